@@ -100,6 +100,19 @@ pub struct ChainLine {
     pub link: Option<Link>,
 }
 
+/// What is known of a line that cannot be read back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnreadableLine {
+    /// Ask for what comes after it.
+    pub place: ChainPlace,
+    /// Its tenant; none for the system's own.
+    pub tenant: Option<TenantNo>,
+    /// Its number.
+    pub no: i64,
+    /// Its link; none: it has none, or that cannot be read either.
+    pub link: Option<Link>,
+}
+
 /// The end of a tenant's chain. Kept elsewhere, it shows what was cut off since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainHead {
@@ -175,6 +188,8 @@ pub struct ChainWalk {
     walks: BTreeMap<i64, Walk>,
     /// Heads that must be passed: tenant, number and link. There may be several of one place, which contradict each other.
     heads: BTreeSet<(i64, i64, Option<Link>)>,
+    /// Tenants that are there and had neither a line nor a head.
+    chainless: BTreeSet<i64>,
     lines: u64,
     linked: u64,
     begun: Vec<AuditRow>,
@@ -189,6 +204,7 @@ impl ChainWalk {
             begins_with,
             walks: BTreeMap::new(),
             heads: BTreeSet::new(),
+            chainless: BTreeSet::new(),
             lines: 0,
             linked: 0,
             begun: Vec::new(),
@@ -201,6 +217,11 @@ impl ChainWalk {
     /// More heads, before the first line.
     pub fn must_pass(&mut self, heads: impl IntoIterator<Item = ChainHead>) {
         self.heads.extend(heads.into_iter().map(|head| (of_audit_tenant(head.tenant), head.no, head.link)));
+    }
+
+    /// Who is there and has neither a line nor a head, read before the first line: each chain begins with its owner, in one transaction.
+    pub fn must_begin(&mut self, chainless: impl IntoIterator<Item = Option<TenantNo>>) {
+        self.chainless.extend(chainless.into_iter().map(of_audit_tenant));
     }
 
     /// Heads that are to be passed still; the same one that was given twice is one.
@@ -225,8 +246,8 @@ impl ChainWalk {
         }
     }
 
-    /// The next line.
-    pub fn line(&mut self, line: &ChainLine) {
+    /// The next line. Whether it is what was written.
+    pub fn line(&mut self, line: &ChainLine) -> bool {
         let (row, tenant) = (&line.row, of_audit_tenant(line.row.tenant));
         self.lines += 1;
         self.linked += u64::from(line.link.is_some());
@@ -248,9 +269,35 @@ impl ChainWalk {
         let is_other = self.passed(tenant, row.no).into_iter().flatten().any(|kept| line.link != Some(kept));
         let of_head =
             is_other.then(|| (row.no, "its link is not the one that the head has, or that was kept".to_owned()));
-        if let Some((no, what)) = found.or(of_head) {
+        let fault = found.or(of_head);
+        let holds = fault.is_none();
+        if let Some((no, what)) = fault {
             self.fault(ChainFault { tenant: row.tenant, no, what });
         }
+        holds
+    }
+
+    /// A line that cannot be read back. What hangs on it can be looked at if its link can be read.
+    pub fn unreadable(&mut self, line: &UnreadableLine) {
+        let tenant = of_audit_tenant(line.tenant);
+        self.lines += 1;
+        self.linked += u64::from(line.link.is_some());
+        let walk = self.walks.entry(tenant).or_insert_with(Walk::new);
+        let expected = walk.no + 1;
+        walk.no = walk.no.max(line.no);
+        if let Some(stored) = line.link
+            && line.no >= expected
+        {
+            // Its mark is not known. With this one nothing fits that does not hang on its link.
+            (walk.found, walk.mark, walk.last) = (stored, Some(START), stored);
+        }
+        // It is there, whatever it says.
+        self.passed(tenant, line.no);
+        if line.no != expected {
+            let what = format!("line {} stands where this one should", line.no);
+            self.fault(ChainFault { tenant: line.tenant, no: expected, what });
+        }
+        self.fault(ChainFault { tenant: line.tenant, no: line.no, what: "it cannot be read back".to_owned() });
     }
 
     /// The links of the heads of a place, which is passed.
@@ -270,6 +317,13 @@ impl ChainWalk {
         let mut missed: Vec<(i64, i64)> = self.heads.iter().map(|(tenant, no, _)| (*tenant, *no)).collect();
         // The nearest of each tenant: what lies behind it is missing, too.
         missed.dedup_by_key(|(tenant, _)| *tenant);
+        for tenant in std::mem::take(&mut self.chainless) {
+            let is_named = missed.iter().any(|(other, _)| *other == tenant);
+            if !is_named && !self.walks.contains_key(&tenant) {
+                let what = "the whole chain is missing: it begins with whose it is, in one transaction".to_owned();
+                self.fault(ChainFault { tenant: of(tenant), no: 1, what });
+            }
+        }
         for (tenant, no) in missed {
             let last = self.walks.get(&tenant).map_or(0, |walk| walk.no);
             let what = format!("it is missing: the log ends with line {last}");

@@ -6,6 +6,7 @@
 //! Invariant: this crate is the only one that knows SQL. It knows no HTTP, no JSON and no secret in the clear.
 
 pub mod attempt_log;
+pub mod audit_gaps;
 pub mod backlog;
 pub mod backup;
 pub mod batch;

@@ -64,6 +64,13 @@ pub async fn link(vault: &Vault, store: &AnyStore) -> Result<Option<ChainKey>, S
     Ok(key)
 }
 
+/// Whether the system's chain is there, which begins with the deployment.
+pub async fn is_begun(store: &AnyStore) -> Result<bool, StoreError> {
+    // By number of tenant, and the system's own is 0.
+    let first = store.audit_heads(Cursor { after: None, limit: 1 }).await?;
+    Ok(first.first().is_some_and(|head| head.tenant.is_none()))
+}
+
 /// What a chain that was begun over lines that are there found.
 #[derive(Clone, Debug)]
 pub struct Begun {
@@ -79,10 +86,17 @@ pub struct Begun {
     pub is_begun: bool,
 }
 
-/// Begins a chain where there is no key: makes one, and notes in the first line that is linked what is in the log already. A log with gaps, or
-/// with links of another key, is left alone unless `accept` says otherwise. For a deployment that nobody serves.
+/// Begins a chain where there is no key, or where the system's is gone: makes a key if there is none, and notes in the first line that is linked
+/// what is in the log already. A log with gaps, or with links of another key, is left alone unless `accept` says otherwise. For a deployment that
+/// nobody serves.
 pub async fn begin(app: &Opened<'_>, actor: &Actor, now: UnixMillis, accept: bool) -> Result<Begun, AppError> {
-    let (key, setting) = new_key(app.vault, app.chance);
+    let (key, setting) = if let Some(key) = key(app.vault, app.store).await? {
+        // Other tenants' lines hang together under it.
+        (key, None)
+    } else {
+        let (key, setting) = new_key(app.vault, app.chance);
+        (key, Some(setting))
+    };
     let mut verifying = Verifying::new(key.clone());
     verifying.go_on(app.store, &Portion::WHOLE, |_| {}).await?;
     let (report, faults) = verifying.found(app.store).await?;
@@ -92,10 +106,9 @@ pub async fn begin(app: &Opened<'_>, actor: &Actor, now: UnixMillis, accept: boo
     }
     let before = json!({ "lines": begun.unlinked, "sha256": hex(&report.unlinked_digest) }).to_string();
     let after = json!({ "lines_of_another_chain": begun.linked, "accepted_faults": begun.faults.len() }).to_string();
-    let writes = vec![
-        Write::MoveSetting { name: CHAIN_KEY.to_owned(), from: None, to: setting },
-        Write::RecordAudit(Box::new(actor.did(None, now, BEGIN, "audit", before, after))),
-    ];
+    let line = Write::RecordAudit(Box::new(actor.did(None, now, BEGIN, "audit", before, after)));
+    let setting = setting.map(|to| Write::MoveSetting { name: CHAIN_KEY.to_owned(), from: None, to });
+    let writes = setting.into_iter().chain([line]).collect();
     // Before the commit, whose line is the first that is linked.
     app.store.chain_audit(begun.key.clone());
     app.store.commit(Batch(writes)).await?;

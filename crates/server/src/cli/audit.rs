@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use countersign_store::AnyStore;
+use countersign_store::{AnyStore, StoreError};
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -20,6 +20,7 @@ use super::operator::{Call, Direct, OperatorArgs, PageArgs, accepted, table};
 use super::settings::DataArgs;
 use super::tables::one_by_one;
 use crate::app::audit_chain::{self, KeptHead, VerifiedFault};
+use crate::app::error::AppError;
 use crate::chance::hex;
 use crate::config::Config;
 use crate::datadir::DataRefused;
@@ -395,9 +396,16 @@ async fn print_heads(store: &AnyStore) -> anyhow::Result<()> {
 }
 
 async fn print_lines(store: &AnyStore) -> anyhow::Result<()> {
-    let mut after = None;
+    let (mut after, mut limit) = (None, PAGE);
     loop {
-        let page = audit_chain::named_lines(store, after, PAGE).await?;
+        let page = match audit_chain::named_lines(store, after, limit).await {
+            // A line of the page cannot be read: those before it are printed.
+            Err(AppError::Store(StoreError::Corrupt { .. })) if limit > 1 => {
+                limit /= 2;
+                continue;
+            }
+            page => page?,
+        };
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.place);
         let lines = page.iter().map(|line| Ok(format!("{}\n", serde_json::to_string(&AuditLink::from(line))?)));

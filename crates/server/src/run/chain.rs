@@ -23,15 +23,20 @@ use crate::vault::Vault;
 /// Who begins a chain, in the audit log: nobody with a token.
 const ACTOR: &str = "machine";
 
-/// From here on lines of the audit log are linked. Refused where the key of the chain is not there, or is not the one that this node knows.
+/// From here on lines of the audit log are linked. Refused where the key of the chain is not there, or is not the one that this node knows, and where
+/// the system's chain is gone: the next line would begin it anew.
 pub async fn take_up(data: &DataDir, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
     let known = data.chain_key_seen()?;
     let Some(key) = audit_chain::link(vault, store).await? else { bail!(missing(known.as_deref())) };
     let fingerprint = hex(&key.fingerprint());
-    match known {
-        Some(known) => same(data, &known, &fingerprint),
-        None => Ok(data.note_chain_key(&fingerprint)?),
+    if let Some(known) = &known {
+        same(data, known, &fingerprint)?;
     }
+    demand_begun(store).await?;
+    if known.is_none() {
+        data.note_chain_key(&fingerprint)?;
+    }
+    Ok(())
 }
 
 /// Refuses a chain whose key is not the one that this node knows; without changing anything.
@@ -50,6 +55,9 @@ pub async fn examine(data: &DataDir, vault: &Vault, kept: &Settings<'_>) -> anyh
     if let Some(known) = known {
         same(data, &known, &fingerprint)?;
     }
+    if let Settings::Of(store) = kept {
+        demand_begun(store).await?;
+    }
     Ok(fingerprint)
 }
 
@@ -59,6 +67,15 @@ fn same(data: &DataDir, known: &str, fingerprint: &str) -> anyhow::Result<()> {
         "the chain of the audit log has another key ({fingerprint}) than this node has seen ({known}): somebody began it anew, and what was there \
          before it may have been changed; compare with heads that were kept, and where it was you, remove {}",
         data.chain_key_file().display()
+    );
+    Ok(())
+}
+
+async fn demand_begun(store: &AnyStore) -> anyhow::Result<()> {
+    ensure!(
+        audit_chain::is_begun(store).await?,
+        "the system's chain of the audit log was taken out of the database, which every deployment begins with, so that nobody can tell any more what \
+         was done: restore a backup, or begin it anew over what is there with `countersign audit begin --accept`"
     );
     Ok(())
 }
@@ -75,11 +92,12 @@ fn missing(known: Option<&str>) -> String {
     }
 }
 
-/// Begins the chain of a deployment that a program from before the chain made, or with `accept` another one over whatever is there. Refused while
+/// Begins the chain of a deployment that a program from before the chain made, or with `accept` another one over whatever is there, or under the same
+/// key the system's where that is gone. Refused while
 /// nodes are alive: their lines would not be in it.
 pub async fn begin(config: &Config, accept: bool) -> anyhow::Result<Begun> {
     let machine = Machine::open_as_node(config).await?;
-    let outcome = begin_in(config, &machine, accept).await;
+    let outcome = Box::pin(begin_in(config, &machine, accept)).await;
     machine.close(outcome)
 }
 
@@ -87,7 +105,15 @@ async fn begin_in(config: &Config, machine: &Machine, accept: bool) -> anyhow::R
     let Machine { data, vault, store, .. } = machine;
     deployment_settings::compare(config, vault, store).await?;
     if let Some(key) = audit_chain::key(vault, store).await? {
-        bail!("the audit log has a chain already (key {}): there is nothing to begin", hex(&key.fingerprint()));
+        ensure!(
+            !audit_chain::is_begun(store).await?,
+            "the audit log has a chain already (key {}): there is nothing to begin",
+            hex(&key.fingerprint())
+        );
+        compare(data, vault, store).await?;
+        if !accept {
+            demand_begun(store).await?;
+        }
     }
     let chance = Chance::default();
     let alive = nodes_alive(store, config.dispatch_lease.0).await?;

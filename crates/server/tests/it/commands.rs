@@ -432,6 +432,9 @@ fn heads_that_were_not_kept_are_not_compared_in_silence() {
     std::fs::write(place.path("heads"), &heads).expect("written");
     let (said, _) = place.ends(&["audit", "verify", "--data", "data", "--heads", "heads"], 0);
     assert!(said.contains("compared with 1 head kept in heads"), "{said}");
+    std::fs::write(place.path("twice"), heads.repeat(2)).expect("written");
+    let (said, _) = place.ends(&["audit", "verify", "--data", "data", "--heads", "twice"], 0);
+    assert!(said.contains("compared with 1 head kept in twice"), "{said}");
     let (said, _) = place.ends(&["audit", "verify", "--data", "data"], 0);
     assert!(said.contains("compared with no heads"), "{said}");
     std::fs::write(place.path("heads"), "\n").expect("written");

@@ -3,6 +3,7 @@
 //! Invariant: a batch works on a copy of everything, which replaces the original only when every guard held.
 
 mod attempt_log;
+mod audit_gaps;
 mod backlog;
 mod conversion;
 mod deliveries;

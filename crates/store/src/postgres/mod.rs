@@ -10,6 +10,7 @@ mod columns;
 mod address;
 mod alone;
 mod attempt_log;
+mod audit_gaps;
 mod backlog;
 mod backlog_texts;
 mod commit_lane;

@@ -6,6 +6,7 @@
 mod answers;
 mod apply;
 mod attempt_log;
+mod audit_gaps;
 mod backlog;
 mod checkpoint;
 mod conversion;

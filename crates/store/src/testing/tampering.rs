@@ -18,6 +18,14 @@ pub enum Tampering {
     Blame(&'static str),
     /// The audit log loses its links, and its second line its number.
     UnlinkAndGap,
+    /// The audit log is emptied, its heads with it.
+    TakeAudit,
+    /// The same with the system's chain alone.
+    TakeSystemChain,
+    /// The same with the chains of all tenants.
+    TakeTenantChains,
+    /// The system's line of this number cannot be read back. Of a file alone.
+    Garble(i64),
     /// The last schema step is undone, as if an older program had made the database.
     StepBack,
     /// A schema step that this program does not know, as if a newer one had been there.
@@ -45,6 +53,16 @@ impl Tampering {
             Self::Blame(action) => format!("UPDATE audit SET actor = 'nobody' WHERE action = '{action}'"),
             Self::UnlinkAndGap => {
                 "UPDATE audit SET link = NULL; UPDATE audit SET audit_no = 7 WHERE audit_no = 2".to_owned()
+            }
+            Self::TakeAudit => "DELETE FROM audit; DELETE FROM audit_head".to_owned(),
+            Self::TakeSystemChain => {
+                "DELETE FROM audit WHERE tenant_no = 0; DELETE FROM audit_head WHERE tenant_no = 0".to_owned()
+            }
+            Self::TakeTenantChains => {
+                "DELETE FROM audit WHERE tenant_no <> 0; DELETE FROM audit_head WHERE tenant_no <> 0".to_owned()
+            }
+            Self::Garble(no) => {
+                format!("UPDATE audit SET request_id = CAST(x'ff' AS TEXT) WHERE tenant_no = 0 AND audit_no = {no}")
             }
             Self::StepBack => {
                 "DROP INDEX IF EXISTS secret_in_force; DROP INDEX IF EXISTS application_of_tenant; DROP INDEX IF EXISTS redelivery_of_application;

@@ -1,22 +1,28 @@
 //! A chain that was taken away, one that was never there, and who may begin one.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
+use countersign::app::Actor;
 use countersign::app::audit_chain::{Verified, verify_named};
+use countersign::app::identity::{self, NewMerchant, Standing};
 use countersign::clock::Clock;
 use countersign::config::{Config, Optional};
-use countersign::run::chain::begin;
+use countersign::run::chain::{begin, examine};
 use countersign::run::deployment_settings::Settings;
 use countersign::run::{
     Machine, close_store, deployment_settings, initialise, open_app, postgres_options, prepare, recover,
 };
+use countersign_domain::money::Amount;
 use countersign_store::nodes::{NodeId, Stage, Tend, Who};
 use countersign_store::testing::{Database, Tampering};
 use countersign_store::{PostgresStore, Store as _};
+use rust_decimal::Decimal;
+use tempfile::TempDir;
 
 /// A deployment in a database, and the folder of its first node.
 struct Place {
-    folder: tempfile::TempDir,
+    folder: TempDir,
     database: Database,
     config: Config,
 }
@@ -48,6 +54,40 @@ fn start(config: &Config) -> Pin<Box<dyn Future<Output = anyhow::Result<Verified
         close_store(&app.store)?;
         Ok(verified)
     })
+}
+
+/// What the log says to a command that opens no server; where a start is refused, too.
+async fn verified(config: &Config) -> Verified {
+    let machine = Machine::open(config).await.expect("it opens");
+    let verified = verify_named(&machine.vault, &machine.store, Vec::new(), |_| {}).await;
+    machine.close(Ok(())).expect("it closes");
+    verified.expect("it answers")
+}
+
+fn places(verified: &Verified) -> Vec<(Option<&str>, i64)> {
+    verified.faults.iter().map(|fault| (fault.merchant_id.as_deref(), fault.no)).collect()
+}
+
+/// A deployment in a file, with merchants of two kinds and a sub-account.
+async fn in_a_file() -> (TempDir, Config) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let config = Config { data: folder.path().join("data"), ..Config::default() };
+    initialise(&config).await.expect("an empty folder can be initialised");
+    make_merchants(&config).await;
+    (folder, config)
+}
+
+async fn make_merchants(config: &Config) {
+    let app = open_app(config, Clock::System, None).await.expect("it opens");
+    let actor = Actor { name: "token:tok_1".to_owned(), source: String::new(), request_id: String::new() };
+    let bank = Standing::Institution { base_r: Decimal::ZERO, base_f: Amount::ZERO };
+    for (id, standing) in
+        [("bank", bank), ("shop", Standing::Merchant), ("sub", Standing::SubAccountOf("bank".to_owned()))]
+    {
+        let ask = NewMerchant { merchant_id: Some(id.to_owned()), name: id.to_owned(), standing, user_id: None };
+        identity::create_merchant(&app, &ask, &|_| None, &actor).await.expect("a merchant");
+    }
+    close_store(&app.store).expect("it closes");
 }
 
 async fn refused<T: std::fmt::Debug>(outcome: impl Future<Output = anyhow::Result<T>>) -> String {
@@ -162,4 +202,74 @@ async fn a_command_that_reads_the_log_changes_no_schema_and_needs_no_folder_for_
     assert!(said.contains("countersign migrate"), "{said}");
     assert!(older < all);
     assert_eq!(steps().await, older, "nothing was brought up to date");
+}
+
+/// A log without chains that must be there is refused and named, in a file and in a database.
+async fn what_is_gone_is_named(config: &Config, tamper: &dyn Fn(Tampering) -> Pin<Box<dyn Future<Output = ()>>>) {
+    let whole = start(config).await.expect("it starts");
+    assert!(whole.holds == Some(true) && whole.chains == 3, "{whole:?}");
+    tamper(Tampering::TakeTenantChains).await;
+    let found = start(config).await.expect("it starts: a restore is not the only way on");
+    assert_eq!(places(&found), [(Some("bank"), 1), (Some("shop"), 1)]);
+    assert!(found.faults.iter().all(|fault| fault.what.contains("the whole chain is missing")), "{found:?}");
+
+    tamper(Tampering::TakeSystemChain).await;
+    assert_eq!(places(&verified(config).await), [(None, 1), (Some("bank"), 1), (Some("shop"), 1)]);
+    let gone = "the system's chain of the audit log was taken out of the database";
+    assert!(refused(start(config)).await.contains(gone));
+    assert!(refused(recover(config, 1)).await.contains(gone));
+    assert!(refused(begin(config, false)).await.contains(gone));
+    let machine = Machine::open(config).await.expect("it opens");
+    let said = refused(examine(&machine.data, &machine.vault, &Settings::Of(&machine.store))).await;
+    machine.close(Ok(())).expect("it closes");
+    assert!(said.contains(gone), "doctor says: {said}");
+
+    begin(config, true).await.expect("it is begun, as told");
+    let found = start(config).await.expect("it starts");
+    assert_eq!(places(&found), [(None, 1), (Some("bank"), 1), (Some("shop"), 1)], "what is wrong stays named");
+    assert!(refused(begin(config, true)).await.contains("has a chain already"));
+
+    tamper(Tampering::TakeAudit).await;
+    assert_eq!(places(&verified(config).await), [(None, 1), (Some("bank"), 1), (Some("shop"), 1)]);
+    assert!(refused(start(config)).await.contains(gone));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_without_chains_that_must_be_there_is_refused_and_they_are_named() {
+    let (_folder, config) = in_a_file().await;
+    let file = config.data.join("countersign.db");
+    what_is_gone_is_named(&config, &|with| {
+        with.of_file(&file);
+        Box::pin(std::future::ready(()))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_without_chains_that_must_be_there_is_refused_and_they_are_named() {
+    let place = Place::new().await;
+    make_merchants(&place.config).await;
+    let database = Arc::new(place.database);
+    what_is_gone_is_named(&place.config, &|with| {
+        let database = Arc::clone(&database);
+        Box::pin(async move { database.tamper(with).await })
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_that_cannot_be_read_hides_no_other_fault() {
+    let (_folder, config) = in_a_file().await;
+    let file = config.data.join("countersign.db");
+    for _ in 0..4 {
+        recover(&config, 1).await.expect("a token can be made");
+    }
+    Tampering::Garble(3).of_file(&file);
+    let found = verified(&config).await;
+    assert_eq!(places(&found), [(None, 3)], "{found:?}");
+    assert_eq!(found.faults[0].what, "it cannot be read back");
+    Tampering::Garble(5).of_file(&file);
+    assert_eq!(places(&verified(&config).await), [(None, 3), (None, 5)], "the last line is not missing");
+    Tampering::Blame("token.recover").of_file(&file);
+    assert_eq!(places(&verified(&config).await), [(None, 2), (None, 3), (None, 4), (None, 5)]);
 }

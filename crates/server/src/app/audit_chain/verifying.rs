@@ -1,12 +1,15 @@
 //! A walk over the whole log that goes on from call to call.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use countersign_domain::ids::TenantNo;
 use countersign_protocol::sentence::of_field;
+use countersign_store::audit_gaps::AuditGaps as _;
 use countersign_store::chain::{
     ChainFault, ChainHead, ChainKey, ChainPlace, ChainReport, ChainWalk, FAULTS_MAX, LINK_BYTES,
 };
+use countersign_store::contract::AuditRow;
 use countersign_store::{AnyStore, Store as _, StoreError};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -16,6 +19,14 @@ use super::{BEGIN, KeptHead, PAGE, heads, key, lines, name};
 use crate::app::error::AppError;
 use crate::chance::{hex, unhex};
 use crate::vault::Vault;
+
+/// Whose chains are gone are asked for up to what is named.
+const CHAINLESS_MAX: u32 = 20;
+const _: () = assert!(CHAINLESS_MAX as usize == FAULTS_MAX, "as many as are named");
+
+/// What each chain begins with, in the transaction that made its owner.
+const DEPLOYMENT_MADE: &str = "deployment.init";
+const TENANT_MADE: [&str; 2] = ["institution.create", "merchant.create"];
 
 /// What a walk over the whole log came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
@@ -139,31 +150,75 @@ impl Verifying {
     ) -> Result<bool, StoreError> {
         if !self.has_begun {
             self.walk.must_pass(heads(store).await?);
+            self.walk.must_begin(store.chainless(CHAINLESS_MAX).await?);
             self.has_begun = true;
         }
-        let (began, mut left) = (Instant::now(), portion.lines_max);
+        let (began, mut left, mut page_max) = (Instant::now(), portion.lines_max, PAGE);
         loop {
-            let limit = u32::try_from(left).unwrap_or(PAGE).min(PAGE);
-            let page = match lines(store, self.after, limit).await {
-                Ok(page) => page,
+            let limit = u32::try_from(left).unwrap_or(PAGE).min(page_max);
+            let read = match lines(store, self.after, limit).await {
+                Ok(page) => {
+                    let Some(last) = page.last() else { return Ok(true) };
+                    self.after = Some(last.place);
+                    for line in &page {
+                        if self.walk.line(line) {
+                            self.look_at_first(&line.row);
+                        }
+                    }
+                    page.len() as u64
+                }
+                // A line of the page cannot be read: those before it can.
+                Err(StoreError::Corrupt { .. }) if limit > 1 => {
+                    page_max = limit / 2;
+                    continue;
+                }
                 Err(StoreError::Corrupt { table, row }) => {
-                    // What lies behind it cannot be read past it.
-                    self.walk.fault(unreadable(table, &row));
-                    return Ok(true);
+                    if self.pass_unreadable(store, table, &row).await?.is_break() {
+                        return Ok(true);
+                    }
+                    page_max = PAGE;
+                    1
                 }
                 Err(error) => return Err(error),
             };
-            let Some(last) = page.last() else { return Ok(true) };
-            self.after = Some(last.place);
-            for line in &page {
-                self.walk.line(line);
-            }
             tell(self.walk.lines());
-            left = left.saturating_sub(page.len() as u64);
+            left = left.saturating_sub(read);
             if left == 0 || began.elapsed() >= portion.time_max {
                 return Ok(false);
             }
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Names a chain that begins with another line than the one that its owner was made with: what was there before was taken away.
+    fn look_at_first(&mut self, row: &AuditRow) {
+        let first: &[&str] = if row.tenant.is_some() { &TENANT_MADE } else { &[DEPLOYMENT_MADE] };
+        if row.no == 1 && !first.contains(&row.action.as_str()) {
+            let what = format!("the chain does not begin with {}: what was there was taken away", first.join(" or "));
+            self.walk.fault(ChainFault { tenant: row.tenant, no: 1, what });
+        }
+    }
+
+    /// Names the next line, which cannot be read, and goes behind it. Not where its place cannot be read either, and not where as many faults were
+    /// found as are named: one who makes every line unreadable shall not have each read by itself.
+    async fn pass_unreadable(
+        &mut self,
+        store: &AnyStore,
+        table: &str,
+        row: &str,
+    ) -> Result<ControlFlow<()>, StoreError> {
+        match store.unreadable_line(self.after).await {
+            Ok(Some(line)) => {
+                self.walk.unreadable(&line);
+                self.after = Some(line.place);
+                Ok(if self.walk.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            }
+            Ok(None) => Ok(ControlFlow::Continue(())),
+            Err(StoreError::Corrupt { .. }) => {
+                self.walk.fault(unreadable(table, row));
+                Ok(ControlFlow::Break(()))
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use countersign_domain::ids::TenantNo;
-use countersign_store::chain::{ChainFault, ChainHead, ChainKey, ChainLine, ChainReport, ChainWalk};
+use countersign_store::audit_gaps::AuditGaps as _;
+use countersign_store::chain::{ChainFault, ChainHead, ChainKey, ChainLine, ChainReport, ChainWalk, UnreadableLine};
 use countersign_store::contract::Cursor;
 use countersign_store::{AnyStore, Batch, Store};
 
@@ -132,4 +133,31 @@ pub async fn a_page_goes_on_where_the_one_before_ended(store: Any) {
     assert_eq!(first[0].tenant, None);
     let second = store.audit_heads(Cursor { after: Some(0), limit: 9 }).await.expect("reads");
     assert_eq!(second.iter().map(|head| (head.tenant, head.no)).collect::<Vec<_>>(), [(Some(TENANT), 3)]);
+}
+
+pub async fn whose_chain_is_gone_is_known(store: Any) {
+    // Merchants of their own, and none of their sub-accounts.
+    let gone = async |most| store.chainless(most).await.expect("reads");
+    assert_eq!(gone(9).await, [None, Some(TENANT), Some(OTHER_TENANT)]);
+    assert_eq!(gone(2).await, [None, Some(TENANT)]);
+    commit(&*store, vec![audit_of(Some(TENANT), 0, "a")]).await;
+    assert_eq!(gone(9).await, [None, Some(OTHER_TENANT)]);
+    commit(&*store, vec![audit_of(None, 0, "a")]).await;
+    commit(&*store, vec![audit_of(Some(OTHER_TENANT), 0, "a")]).await;
+    assert_eq!(gone(9).await, []);
+}
+
+pub async fn what_is_known_of_a_line_is_read_by_the_place_before_it(store: Any) {
+    store.chain_audit(key());
+    for tenant in [None, Some(TENANT), None] {
+        commit(&*store, vec![audit_of(tenant, 0, "a"), audit_of(tenant, 0, "b")]).await;
+    }
+    let mut after = None;
+    for line in lines(&store).await {
+        let known = store.unreadable_line(after).await.expect("reads");
+        let (tenant, no) = (line.row.tenant, line.row.no);
+        assert_eq!(known, Some(UnreadableLine { place: line.place, tenant, no, link: line.link }));
+        after = Some(line.place);
+    }
+    assert_eq!(store.unreadable_line(after).await.expect("reads"), None);
 }

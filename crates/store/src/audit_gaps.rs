@@ -1,0 +1,56 @@
+//! What a walk over the audit log asks where lines cannot tell it: who should have a chain and has none, and what can be read of a line that cannot be
+//! read back.
+
+use std::future::Future;
+
+use countersign_domain::ids::TenantNo;
+
+use crate::AnyStore;
+use crate::chain::{ChainPlace, Link, UnreadableLine};
+use crate::contract::StoreError;
+use crate::read::{Columns, Fields};
+use crate::words;
+
+/// Reads of what is not in the audit log, across tenants.
+pub trait AuditGaps {
+    /// Whose chain is gone, its head with it, at most `most`: the system's, as none, then tenants by their number. The system's begins with the
+    /// deployment, and each tenant's with the tenant, in one transaction. In the places of operators' lists.
+    fn chainless(&self, most: u32) -> impl Future<Output = Result<Vec<Option<TenantNo>>, StoreError>> + Send;
+
+    /// The line that comes after a place in the order of the chain, as far as it can be told where its columns cannot be read. None: there is no
+    /// line. In the places of operators' lists.
+    fn unreadable_line(
+        &self,
+        after: Option<ChainPlace>,
+    ) -> impl Future<Output = Result<Option<UnreadableLine>, StoreError>> + Send;
+}
+
+pub(crate) fn chainless<R: Columns>(row: &R) -> Result<Option<TenantNo>, StoreError> {
+    Fields::new(row, "merchant", 0, 0).int().map(words::audit_tenant)
+}
+
+pub(crate) fn unreadable_line<R: Columns>(row: &R) -> Result<UnreadableLine, StoreError> {
+    let mut f = Fields::new(row, "audit", 0, 3);
+    let place = ChainPlace(f.int()?, f.int()?);
+    let (tenant, no) = (words::audit_tenant(f.int()?), f.int()?);
+    let link: Option<Link> = f.opt_bytes().unwrap_or_default();
+    Ok(UnreadableLine { place, tenant, no, link })
+}
+
+impl AuditGaps for AnyStore {
+    async fn chainless(&self, most: u32) -> Result<Vec<Option<TenantNo>>, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.chainless(most).await,
+            Self::Postgres(store) => store.chainless(most).await,
+            Self::Model(store) => store.chainless(most).await,
+        }
+    }
+
+    async fn unreadable_line(&self, after: Option<ChainPlace>) -> Result<Option<UnreadableLine>, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.unreadable_line(after).await,
+            Self::Postgres(store) => store.unreadable_line(after).await,
+            Self::Model(store) => store.unreadable_line(after).await,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What is not in the audit log.
+
+use std::collections::BTreeSet;
+
+use countersign_domain::ids::TenantNo;
+
+use super::ModelStore;
+use crate::audit_gaps::AuditGaps;
+use crate::chain::{ChainPlace, UnreadableLine};
+use crate::contract::StoreError;
+
+impl AuditGaps for ModelStore {
+    async fn chainless(&self, most: u32) -> Result<Vec<Option<TenantNo>>, StoreError> {
+        let state = self.state();
+        let own = state.merchants.values().filter(|merchant| merchant.no.0 == merchant.tenant.0);
+        let mut tenants: BTreeSet<Option<TenantNo>> = own.map(|merchant| Some(merchant.tenant)).collect();
+        tenants.insert(None);
+        for (row, _) in &state.audit {
+            tenants.remove(&row.tenant);
+        }
+        Ok(tenants.into_iter().take(most as usize).collect())
+    }
+
+    async fn unreadable_line(&self, after: Option<ChainPlace>) -> Result<Option<UnreadableLine>, StoreError> {
+        let state = self.state();
+        let mut lines = (0_i64..).zip(&state.audit).map(|(place, line)| (ChainPlace(place, 0), line));
+        let next = lines.find(|(place, _)| after.is_none_or(|after| *place > after));
+        Ok(next.map(|(place, (row, link))| UnreadableLine { place, tenant: row.tenant, no: row.no, link: *link }))
+    }
+}
