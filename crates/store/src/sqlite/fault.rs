@@ -41,12 +41,20 @@ pub(super) fn may_be_done(error: &Error) -> bool {
     code(error) == Some(ErrorCode::SystemIoFailure) && extended(error) != Some(ffi::SQLITE_IOERR_WRITE)
 }
 
-/// What the general words of SQLite leave out: which file may not grow, or may not be written.
+/// What the general words of SQLite leave out: which file may not grow, or may not be opened or written.
 fn hint(error: &Error) -> Option<&'static str> {
-    if code(error) == Some(ErrorCode::ReadOnly) {
-        return Some(
-            "whoever runs this must be able to write the file, those beside it that end in -wal and -shm, and the folder",
-        );
+    match code(error) {
+        Some(ErrorCode::ReadOnly) => {
+            return Some(
+                "whoever runs this must be able to write the file, those beside it that end in -wal and -shm, and the folder",
+            );
+        }
+        Some(ErrorCode::CannotOpen) => {
+            return Some(
+                "whoever runs this must be able to read and write the file, those beside it that end in -wal and -shm, and the folder, and may not have too many files open",
+            );
+        }
+        _ => {}
     }
     match extended(error)? {
         ffi::SQLITE_IOERR_WRITE => {
@@ -94,8 +102,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_not_be_written_is_said_to_have_others_beside_it() {
-        for code in [ffi::SQLITE_READONLY, ffi::SQLITE_READONLY_DIRECTORY] {
+    fn a_file_that_may_not_be_opened_or_written_is_said_to_have_others_beside_it() {
+        for code in
+            [ffi::SQLITE_READONLY, ffi::SQLITE_READONLY_DIRECTORY, ffi::SQLITE_CANTOPEN, ffi::SQLITE_CANTOPEN_FULLPATH]
+        {
             let said = fault(Error::SqliteFailure(ffi::Error::new(code), None));
             assert!(matches!(&said, StoreError::Unavailable(why) if why.contains("-wal and -shm")), "{said}");
         }
