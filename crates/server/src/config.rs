@@ -51,6 +51,8 @@ const IDEMPOTENCY_LIFE_MIN: Duration = Duration::from_secs(1);
 
 /// More threads than any machine has processors, and few enough for their stacks.
 const WORKER_THREADS_MAX: usize = 1_024;
+/// Fewer, and hardly any signed request would pass.
+const HEADERS_MIN: usize = 16;
 /// More connections or attempts at once than any machine has files for.
 const AT_ONCE_MAX: usize = 100_000_000;
 
@@ -403,8 +405,13 @@ impl Config {
         if !(1..=AT_ONCE_MAX).contains(&limits.connections) {
             return refused(format!("limits.connections must be from 1 to {AT_ONCE_MAX}"));
         }
-        if limits.body_bytes == 0 || limits.headers == 0 {
-            return refused("limits.body_bytes and limits.headers must be at least 1");
+        if limits.body_bytes == 0 {
+            return refused("limits.body_bytes must be at least 1");
+        }
+        if limits.headers < HEADERS_MIN {
+            return refused(format!(
+                "limits.headers must be at least {HEADERS_MIN}: a signed request has four of its own, and what clients and proxies add"
+            ));
         }
         for (name, set, most) in [
             ("limits.headers", limits.headers, PARSER_HEADERS_MAX),

@@ -19,10 +19,23 @@ const PRINTED_BYTES_MAX: u64 = 1024;
 /// How often a command that has printed is asked whether it has ended.
 const END_LOOK: Duration = Duration::from_millis(5);
 
+const KEY_VARIABLE: &str = "COUNTERSIGN_MASTER_KEY";
+const PREVIOUS_KEY_VARIABLE: &str = "COUNTERSIGN_MASTER_KEY_PREVIOUS";
+
+/// Whether what the environment itself gives for a key is one. Opens no file and runs no command.
+pub fn examine_environment(config: &Config) -> Result<(), DataRefused> {
+    for (text, variable) in
+        [(config.master_key.get(), KEY_VARIABLE), (config.master_key_previous.get(), PREVIOUS_KEY_VARIABLE)]
+    {
+        text.map(|text| datadir::parse_key(text.expose(), variable)).transpose()?;
+    }
+    Ok(())
+}
+
 /// The master key that the settings name: the environment's, else the named file's, else the command's, else the data folder's.
 pub fn master_key(config: &Config, data: &DataDir) -> Result<MasterKey, DataRefused> {
     match (config.master_key.get(), config.master_key_file.get()) {
-        (Some(text), _) => datadir::parse_key(text.expose(), "COUNTERSIGN_MASTER_KEY"),
+        (Some(text), _) => datadir::parse_key(text.expose(), KEY_VARIABLE),
         (None, Some(file)) => datadir::read_key(file, config.credentials.as_deref()),
         (None, None) if !config.master_key_command.is_empty() => {
             printed("master_key_command", &config.master_key_command, config.master_key_command_timeout.0)
@@ -51,7 +64,7 @@ pub fn is_named(config: &Config) -> bool {
 /// The key that it takes the place of, where the settings name one.
 fn previous(config: &Config) -> Result<Option<MasterKey>, DataRefused> {
     match (config.master_key_previous.get(), config.master_key_previous_file.get()) {
-        (Some(text), _) => datadir::parse_key(text.expose(), "COUNTERSIGN_MASTER_KEY_PREVIOUS").map(Some),
+        (Some(text), _) => datadir::parse_key(text.expose(), PREVIOUS_KEY_VARIABLE).map(Some),
         (None, Some(file)) => match datadir::read_key(file, config.credentials.as_deref()) {
             Err(DataRefused::NoKey(file)) => Err(DataRefused::NoPreviousKey(file)),
             read => read.map(Some),

@@ -10,6 +10,7 @@ use serde_json::{Map, json};
 
 use super::SettingsArgs;
 use crate::config::{Config, DEFAULTS, Setting};
+use crate::keys;
 
 /// Where notes begin beside a setting.
 const NOTE_COLUMN: usize = 48;
@@ -39,7 +40,7 @@ pub fn config(args: &ConfigArgs, environment: &BTreeMap<String, String>) -> anyh
     }
     let layers = args.settings.layers(environment)?;
     let settings = layers.settings().into_iter().filter(|setting| !args.changed || setting.set_by.is_some()).collect();
-    Config::of(layers, environment)?;
+    keys::examine_environment(&Config::of(layers, environment)?)?;
     super::say(&if args.json { object(settings)? } else { file(&settings) })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -189,5 +190,11 @@ mod tests {
         let environment = BTreeMap::from([("COUNTERSIGN_DISPATCH_LEASE".to_owned(), "0s".to_owned())]);
         let said = config(&args(&[]), &environment).expect_err("it is refused").to_string();
         assert_eq!(said, "dispatch_lease must be from 1s to 1m");
+        for (variable, key) in [("COUNTERSIGN_MASTER_KEY", "canary"), ("COUNTERSIGN_MASTER_KEY_PREVIOUS", "00")] {
+            let environment = BTreeMap::from([(variable.to_owned(), key.to_owned())]);
+            let said = config(&args(&[]), &environment).expect_err("it is refused").to_string();
+            assert!(said.starts_with(&format!("{variable} does not hold a master key: 64 hex")), "{said}");
+            assert!(!said.contains("canary"), "{said}");
+        }
     }
 }

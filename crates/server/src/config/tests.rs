@@ -159,6 +159,7 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("log_level = \"info,countersign\"", "log_level"),
         ("log_level = \"=debug\"", "log_level"),
         ("worker_threads = 1025", "worker_threads must be at most 1024"),
+        ("[limits]\nheaders = 15", "limits.headers must be at least 16"),
         ("[limits]\nheaders = 201", "limits.headers must be at most 200"),
         ("[limits]\nhead_bytes = 65537", "limits.head_bytes must be at most 65536"),
         ("[limits]\nstop_delay = \"11m\"", "limits.stop_delay must be at most 10m"),
