@@ -7,7 +7,7 @@ use countersign_domain::delivery::Outcome;
 use countersign_protocol::callback::{Acknowledgement, CallbackBody, callback_nonce, read_acknowledgement};
 use countersign_protocol::endpoint::events::Event;
 use countersign_protocol::headers::HeaderNames;
-use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
+use countersign_protocol::signing::{Encoding, SIGNATURE_BYTES, SigningKey, encode_signature};
 use hyper::Uri;
 
 use super::Usage;
@@ -243,9 +243,11 @@ impl Courier {
         self.signature(&SigningKey::new(secret), letter)
     }
 
-    /// The right one, written in this way.
-    pub(super) fn signature_in(&self, letter: &Letter, encoding: Encoding) -> String {
-        encode_signature(&self.key.sign(&letter.timestamp, &letter.nonce, &letter.body), encoding)
+    /// The same letter with its right signature, changed and written in this way.
+    pub(super) fn spelled(&self, letter: Letter, encoding: Encoding, change: fn(&mut [u8; SIGNATURE_BYTES])) -> Letter {
+        let mut signature = self.key.sign(&letter.timestamp, &letter.nonce, &letter.body);
+        change(&mut signature);
+        Letter { signature: Some(encode_signature(&signature, encoding)), ..letter }
     }
 
     /// That of any text.

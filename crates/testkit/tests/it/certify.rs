@@ -88,7 +88,7 @@ async fn the_receiver_that_the_sdk_shows_passes() {
     let address = listens(example::routes(verifier)).await;
     let output = certify(address, &[]).await;
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.ends_with("26 of 26 checks passed.\n"), "{said}");
+    assert!(said.ends_with("27 of 27 checks passed.\n"), "{said}");
     assert_eq!(output.status.code(), Some(0));
     assert!(!said.contains(SECRET) && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -123,7 +123,7 @@ async fn a_receiver_that_answers_with_a_page_is_named() {
     let said = String::from_utf8_lossy(&output.stdout);
     let line = said.lines().find(|line| line.trim_start().starts_with("FAIL  good")).expect("is named");
     assert!(line.contains("status 200, and an HTML page instead of a JSON object"), "{said}");
-    assert!(said.ends_with("0 of 26 checks passed, 1 failed, 25 could not be told.\n"), "{said}");
+    assert!(said.ends_with("0 of 27 checks passed, 1 failed, 26 could not be told.\n"), "{said}");
     let sentence = format!("countersign: the receiver at http://{address}/callback does not pass: good\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), sentence);
     assert_eq!(output.status.code(), Some(1));
@@ -167,7 +167,7 @@ async fn a_receiver_that_believes_everybody_is_named() {
         "no-signature",
         "wrong-secret",
         "unset-secret",
-        "half-signature",
+        "part-signature",
         "short-signature",
         "wrong-next",
         "tampered-body",
@@ -216,7 +216,7 @@ async fn a_receiver_that_is_not_there_is_one_sentence() {
     let output = certify(address, &[]).await;
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.starts_with("countersign: the receiver gave no answer to a good callback, and the other 25 checks"),
+        said.starts_with("countersign: the receiver gave no answer to a good callback, and the other 26 checks"),
         "{said}"
     );
     assert_eq!(said.lines().count(), 1);
@@ -224,7 +224,7 @@ async fn a_receiver_that_is_not_there_is_one_sentence() {
     assert!(output.stdout.is_empty());
     // A program gets what it reads all the same.
     let (found, code) = found_at(address).await;
-    assert_eq!((&found[0], found.len(), code), (&pair("good", "untold"), 26, Some(1)));
+    assert_eq!((&found[0], found.len(), code), (&pair("good", "untold"), 27, Some(1)));
     assert!(found[1..].iter().all(|(_, verdict)| verdict == "untold"), "{found:?}");
 }
 
@@ -261,7 +261,7 @@ async fn a_receiver_that_goes_away_passes_nothing_that_did_not_reach_it() {
     );
     for unreached in [
         "unset-secret",
-        "half-signature",
+        "part-signature",
         "stale",
         "future",
         "tampered-body",
@@ -274,6 +274,7 @@ async fn a_receiver_that_goes_away_passes_nothing_that_did_not_reach_it() {
         "rotation-begins",
         "duplicate",
         "out-of-order",
+        "first-missing",
         "slow",
         "large",
         "huge",

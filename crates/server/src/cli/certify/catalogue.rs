@@ -106,10 +106,10 @@ pub(super) const UNSET_SECRET: Check = Check {
     sent: "callbacks signed, in the headers Signature and Signature-Next, with what a variable that is not set becomes: an empty text, undefined, null, None",
     why: "a variable that is not set, such as that of an old secret when none is being replaced, becomes a secret that everybody knows, and anybody could report payments that nobody made; refuse to start without a secret, and leave an empty second one out",
 };
-pub(super) const HALF: Check = Check {
-    name: "half-signature",
-    sent: "two callbacks whose signature is right in one half and a stranger's in the other",
-    why: "a signature of which only a part is compared can be found by trying, and that much sooner; compare all 64 bytes, in constant time",
+pub(super) const PARTLY: Check = Check {
+    name: "part-signature",
+    sent: "callbacks with a signature that is right but for its first digit, right but for its last one, or right with its halves swapped",
+    why: "a signature of which only a part is compared, or its digits in any order, can be found by trying, and that much sooner; compare all 64 bytes, in constant time",
 };
 pub(super) const SHORT: Check = Check {
     name: "short-signature",
@@ -128,8 +128,8 @@ pub(super) const TAMPERED: Check = Check {
 };
 pub(super) const RESPACED: Check = Check {
     name: "respaced-body",
-    sent: "callbacks that got white space after they were signed: within the body, before it, behind it",
-    why: "a receiver that parses the body and writes it anew, or strips it, before it checks the signature checks its own text, not what came; verify the raw bytes",
+    sent: "callbacks that got something after they were signed that a reader may drop: white space within the body, before it, behind it, and a byte that is no UTF-8",
+    why: "a receiver that parses the body and writes it anew, strips it, or drops what it cannot read, before it checks the signature checks its own text, not what came; verify the raw bytes",
 };
 pub(super) const UNUSUAL: Check = Check {
     name: "raw-bytes",
@@ -158,8 +158,8 @@ pub(super) const FUTURE: Check = Check {
 };
 pub(super) const REPLAYED: Check = Check {
     name: "replayed",
-    sent: "the very same signed request once more, under another event id",
-    why: "the event id is not covered by the signature, so it alone does not stop a replay; remember nonces for as long as timestamps are accepted",
+    sent: "the very same signed request again under other event ids: as it was, with its signature in another spelling, in the other encoding, in the header Signature-Next",
+    why: "neither the event id nor the way in which a signature is written is covered by the signature, so remembering them does not stop a replay; remember nonces for as long as timestamps are accepted",
 };
 pub(super) const REPLAYED_AT_ONCE: Check = Check {
     name: "replayed-at-once",
@@ -180,6 +180,11 @@ pub(super) const OUT_OF_ORDER: Check = Check {
     name: "out-of-order",
     sent: "the second event of an order, then the first, then the second again",
     why: "after a long outage a later event can come first; a receiver that never takes it blocks the order",
+};
+pub(super) const NEVER_FIRST: Check = Check {
+    name: "first-missing",
+    sent: "the second event of an order whose first one never comes, and the same again if it was not taken",
+    why: "the first event can have been given up, or wait for the operator for longer than the second waits for it; a receiver that insists on it gets none of what comes after it either, until all of that is given up, too",
 };
 pub(super) const UNKNOWN: Check = Check {
     name: "unknown-kind",
@@ -219,7 +224,7 @@ pub(super) const BEYOND_GOOD: &[Check] = &[
     UNSIGNED,
     STRANGER,
     UNSET_SECRET,
-    HALF,
+    PARTLY,
     SHORT,
     WRONG_NEXT,
     TAMPERED,
@@ -236,6 +241,7 @@ pub(super) const BEYOND_GOOD: &[Check] = &[
     REPLAYED_AT_ONCE,
     REFLECTED,
     OUT_OF_ORDER,
+    NEVER_FIRST,
     UNKNOWN,
     SLOW,
     LARGE,

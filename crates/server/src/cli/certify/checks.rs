@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use countersign_protocol::callback::CallbackBody;
+use countersign_protocol::signing::{Encoding, SIGNATURE_BYTES};
 use serde_json::Value;
 
 use super::super::courier::pieces::{Length, Pieces};
 use super::super::courier::{Courier, Letter, Reaction};
 use super::catalogue::{
-    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HALF, HANGS, LARGE, LOWER_CASE, OUT_OF_ORDER, PROMPTLY, REFLECTED,
-    REPLAYED, REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE, STRANGER, TAMPERED,
-    UNKNOWN, UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
+    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HANGS, LARGE, LOWER_CASE, NEVER_FIRST, OUT_OF_ORDER, PARTLY, PROMPTLY,
+    REFLECTED, REPLAYED, REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE,
+    STRANGER, TAMPERED, UNKNOWN, UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
 };
 use super::{Finding, Verdict, huge, mistakes};
 
@@ -119,21 +120,28 @@ async fn with_no_secret(courier: &Courier) -> Finding {
     UNSET_SECRET.must_refuse_each(&reactions)
 }
 
-/// Signatures of which a part is right, and two that are wrong.
+type Respell = fn(&mut [u8; SIGNATURE_BYTES]);
+
+/// One digit, or one character, that is wrong; and all of them elsewhere than they should be.
+const NEARLY: [(&str, Respell); 3] = [
+    ("all but the first digit right:", |bytes| bytes[0] ^= 0x10),
+    ("all but the last digit right:", |bytes| bytes[SIGNATURE_BYTES - 1] ^= 0x01),
+    ("its halves swapped:", |bytes| bytes.rotate_left(SIGNATURE_BYTES / 2)),
+];
+
+/// Signatures that are right in part, and two that are wrong.
 async fn in_part(courier: &Courier, findings: &mut Findings<'_>) {
-    let first = courier.good();
-    let (right, strange) = (courier.signature_of(&first), courier.signature_of_a_stranger(&first));
-    let first = Letter { signature: Some(half(&right).0.to_owned() + half(&strange).1), ..first };
-    let last = courier.good();
-    let (right, strange) = (courier.signature_of(&last), courier.signature_of_a_stranger(&last));
-    let last = Letter { signature: Some(half(&strange).0.to_owned() + half(&right).1), ..last };
-    let halves = [("first half right:", courier.bring(&first).await), ("last half right:", courier.bring(&last).await)];
-    findings.push(HALF.must_refuse_each(&halves));
+    let mut nearly = Vec::with_capacity(NEARLY.len());
+    for (name, spoil) in NEARLY {
+        let letter = courier.spelled(courier.good(), courier.encoding(), spoil);
+        nearly.push((name, courier.bring(&letter).await));
+    }
+    findings.push(PARTLY.must_refuse_each(&nearly));
     let cut = |characters: fn(&str) -> &str| {
         let letter = courier.good();
         Letter { signature: Some(characters(&courier.signature_of(&letter)).to_owned()), ..letter }
     };
-    let (to_half, to_few, to_nothing) = (cut(|whole| half(whole).0), cut(|whole| &whole[..FEW]), cut(|_| ""));
+    let (to_half, to_few, to_nothing) = (cut(half), cut(|whole| &whole[..FEW]), cut(|_| ""));
     let short = [
         ("half:", courier.bring(&to_half).await),
         ("a few characters:", courier.bring(&to_few).await),
@@ -148,11 +156,12 @@ async fn in_part(courier: &Courier, findings: &mut Findings<'_>) {
 
 type Spoil = fn(&[u8]) -> Vec<u8>;
 
-/// The same JSON with white space: where a writer puts it, and where a reader strips it.
-const SPACED: [(&str, Spoil); 3] = [
+/// The same JSON with what a reader may drop: white space, where a writer puts it and where a reader strips it, and a byte that is no letter.
+const SPACED: [(&str, Spoil); 4] = [
     ("within:", |body| replaced(body, ",\"bizId\":", ", \"bizId\": ")),
     ("before it:", |body| [b"\n", body].concat()),
     ("behind it:", |body| [body, b"\n"].concat()),
+    ("no letter:", |body| [&body[..1], b"\xff", &body[1..]].concat()),
 ];
 
 async fn bodies(courier: &Courier, findings: &mut Findings<'_>) {
@@ -206,11 +215,9 @@ fn out_of_time(check: Check, an_hour: Reaction, ten_minutes: Reaction) -> Findin
 async fn repetitions(courier: &Courier, findings: &mut Findings<'_>) {
     let good = courier.good();
     let taken = courier.bring(&good).await;
-    let replayed = Letter { event_id: courier.good().event_id, ..good.clone() };
-    let replayed = courier.bring(&replayed).await;
     // A replay of what was not taken is no replay.
     findings.push(if taken.is_taken() {
-        REPLAYED.must_refuse(&replayed)
+        Box::pin(replayed(courier, &good)).await
     } else {
         REPLAYED.found(Verdict::Untold, format!("not told: the first time {}", taken.told()))
     });
@@ -222,6 +229,42 @@ async fn repetitions(courier: &Courier, findings: &mut Findings<'_>) {
     let reflected = courier.with_signature(Letter { nonce, ..reflected });
     findings.push(REFLECTED.must_refuse(&courier.bring(&reflected).await));
     findings.push(out_of_order(courier).await);
+    findings.push(never_first(courier).await);
+}
+
+/// The same once more, and with its signature as others write it: a receiver that knows requests by that header does not know them again.
+async fn replayed(courier: &Courier, good: &Letter) -> Finding {
+    let encoding = courier.encoding();
+    let other = match encoding {
+        Encoding::Hex => Encoding::Base64,
+        Encoding::Base64 => Encoding::Hex,
+    };
+    let again = || Letter { event_id: courier.good().event_id, ..good.clone() };
+    let otherwise = Letter { signature: good.signature.as_deref().map(|it| respelled(it, encoding)), ..again() };
+    let encoded = courier.spelled(again(), other, |_| {});
+    let next = Letter {
+        signature: Some(courier.signature_of_a_stranger(good)),
+        signature_next: good.signature.clone(),
+        ..again()
+    };
+    REPLAYED.must_refuse_each(&[
+        ("as it was:", courier.bring(&again()).await),
+        ("its signature spelled otherwise:", courier.bring(&otherwise).await),
+        ("in the other encoding:", courier.bring(&encoded).await),
+        ("in Signature-Next:", courier.bring(&next).await),
+    ])
+}
+
+/// Another text that a lenient reader takes for the same signature: hex in upper case, Base64 with a bit under its padding.
+fn respelled(signature: &str, encoding: Encoding) -> String {
+    match (encoding, signature.strip_suffix("==").and_then(|rest| rest.split_at_checked(rest.len() - 1))) {
+        // Its last character carries two bits, the upper ones of six: A, Q, g or w.
+        (Encoding::Base64, Some((rest, last))) => {
+            let next: String = last.chars().map(|it| char::from_u32(u32::from(it) + 1).unwrap_or(it)).collect();
+            format!("{rest}{next}==")
+        }
+        _ => signature.to_ascii_uppercase(),
+    }
 }
 
 /// Whoever takes none of them is too busy to be told apart.
@@ -273,6 +316,19 @@ async fn out_of_order(courier: &Courier) -> Finding {
     )
 }
 
+/// The first one is given up, or waits for somebody to send it again: nothing but the second comes.
+async fn never_first(courier: &Courier) -> Finding {
+    let second = courier.letter(courier.body(&courier.biz_id(), r#"{"status":"SUCCESS"}"#).to_bytes());
+    let second = Letter { sequence: Some(2), ..second };
+    let early = courier.bring(&second).await;
+    if !matches!(early, Reaction::NotTaken(_)) {
+        return NEVER_FIRST.had_better_take(&early);
+    }
+    let again = courier.bring(&courier.signed(Letter { attempt: 2, ..second })).await;
+    let finding = NEVER_FIRST.had_better_take(&again);
+    Finding { came: format!("the second {}; the second again {}", early.told(), again.told()), ..finding }
+}
+
 async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
     let unknown = CallbackBody { biz_type: "KIND_OF_TOMORROW".to_owned(), ..courier.news() };
     let unknown = courier.letter(unknown.to_bytes());
@@ -311,9 +367,9 @@ fn replaced(body: &[u8], from: &str, to: &str) -> Vec<u8> {
     text.replace(from, to).into_bytes()
 }
 
-/// Both halves of what is written in ASCII.
-fn half(signature: &str) -> (&str, &str) {
-    signature.split_at(signature.len() / 2)
+/// The first half of what is written in ASCII.
+fn half(signature: &str) -> &str {
+    &signature[..signature.len() / 2]
 }
 
 /// Another amount, or what else the last number of its data is; of data without any, of another order.

@@ -164,7 +164,7 @@ fn with_key(courier: &Courier, letter: Letter, key: &[u8]) -> Letter {
 }
 
 fn written(courier: &Courier, letter: Letter, encoding: Encoding) -> Letter {
-    Letter { signature: Some(courier.signature_in(&letter, encoding)), ..letter }
+    courier.spelled(letter, encoding, |_| {})
 }
 
 fn without_prefix(secret: &str) -> &str {

@@ -41,8 +41,12 @@ enum Fault {
     ReadsAllThatIsStated,
     /// It compares the first half of a signature.
     ComparesTheFirstHalf,
-    /// It compares the last half of a signature.
-    ComparesTheLastHalf,
+    /// It compares all of a signature but the end.
+    ComparesAllButTheEnd,
+    /// It compares all of a signature but the beginning.
+    ComparesAllButTheBeginning,
+    /// It looks whether the same digits are in it.
+    ComparesWithoutOrder,
     /// It takes the first half of a signature for one.
     TakesAHalf,
     /// It takes some characters of a signature for one.
@@ -67,6 +71,14 @@ enum Fault {
     StripsBefore,
     /// It strips what is behind it.
     StripsBehind,
+    /// It drops what is no letter.
+    DropsWhatIsNoText,
+    /// It remembers signatures in place of nonces, as they are written.
+    RemembersSignatures,
+    /// It remembers what the first header says in place of nonces.
+    RemembersTheHeader,
+    /// It takes nothing of an order before the first event.
+    WaitsForTheFirst,
     /// It believes whoever says that a secret is rotated.
     BelievesInRotation,
     /// It looks whether it has seen a nonce, and notes it some time afterwards.
@@ -116,6 +128,7 @@ impl Faulty {
             Fault::Strips => body.trim_ascii().to_vec().into(),
             Fault::StripsBefore => body.trim_ascii_start().to_vec().into(),
             Fault::StripsBehind => body.trim_ascii_end().to_vec().into(),
+            Fault::DropsWhatIsNoText => body.utf8_chunks().map(|chunk| chunk.valid()).collect::<String>().into(),
             _ => body,
         }
     }
@@ -135,7 +148,9 @@ impl Faulty {
         let (half, is_whole) = (right.len() / 2, came.len() == right.len());
         let is_enough = match self.fault {
             Fault::ComparesTheFirstHalf => is_whole && came[..half] == right[..half],
-            Fault::ComparesTheLastHalf => is_whole && came[half..] == right[half..],
+            Fault::ComparesAllButTheEnd => is_whole && came[..right.len() - 1] == right[..right.len() - 1],
+            Fault::ComparesAllButTheBeginning => is_whole && came[1..] == right[1..],
+            Fault::ComparesWithoutOrder => sorted(&came) == sorted(&right),
             Fault::TakesAHalf => came == right[..half],
             Fault::TakesAFewCharacters => (1..half).contains(&came.len()) && right.starts_with(&came),
             Fault::TakesAnEmptyOne => came.is_empty(),
@@ -167,20 +182,39 @@ impl Faulty {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether a genuine callback has signatures that it has seen, in its opinion.
+    fn remembers(&self, first: &str, next: &str) -> bool {
+        let mut taken = self.taken();
+        let is_new = taken.insert(first.to_owned());
+        // Each of two may be the right one.
+        let is_next_new = self.has(Fault::RemembersTheHeader) || next.is_empty() || taken.insert(next.to_owned());
+        !is_new || !is_next_new
+    }
+
     /// Whether it takes this genuine callback.
     fn takes(&self, event: &callback::Callback) -> bool {
         let mut taken = self.taken();
         let is_new = taken.insert(event.event_id.clone());
-        if event.sequence == Some(2) {
-            taken.insert(event.biz_id.clone());
-        }
+        let order = match event.sequence {
+            Some(2) if !self.has(Fault::WaitsForTheFirst) => Some(event.biz_id.clone()),
+            Some(1) if self.has(Fault::WaitsForTheFirst) => Some(event.biz_id.clone()),
+            _ => None,
+        };
+        taken.extend(order);
         match self.fault {
             Fault::TakesNothingTwice => is_new,
             Fault::InsistsOnOrder => event.sequence != Some(1) || !taken.contains(&event.biz_id),
+            Fault::WaitsForTheFirst => taken.contains(&event.biz_id),
             Fault::TakesKnownKindsOnly => event.biz_type == "PAYMENT_ORDER",
             _ => true,
         }
     }
+}
+
+fn sorted(digits: &str) -> Vec<u8> {
+    let mut digits = digits.as_bytes().to_vec();
+    digits.sort_unstable();
+    digits
 }
 
 /// As `json.dumps(json.loads(body), separators=(',', ':'))` of Python.
@@ -219,6 +253,16 @@ async fn receive_faultily(State(receiver): State<Arc<Faulty>>, headers: HeaderMa
         "x-service-signature" => believed.as_deref(),
         _ => headers.get(name).and_then(|value| value.to_str().ok()),
     };
+    if matches!(receiver.fault, Fault::RemembersSignatures | Fault::RemembersTheHeader) {
+        let [first, next] = ["x-service-signature", "x-service-signature-next"]
+            .map(|name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default());
+        // A verifier that remembers nothing.
+        return match verifier().verify_now(header, &body) {
+            Ok(_) if receiver.remembers(first, next) => refused("it came before"),
+            Ok(_) => (StatusCode::OK, callback::processed()).into_response(),
+            Err(why) => refused(&why.to_string()),
+        };
+    }
     if receiver.has(Fault::NotesNoncesLate) {
         // A verifier that remembers nothing.
         return match verifier().verify_now(header, &body) {
@@ -250,7 +294,7 @@ async fn found_of(fault: Fault) -> (Fault, Vec<(String, String)>, Option<i32>) {
     (fault, found, code)
 }
 
-const FAULTS: [Fault; 31] = [
+const FAULTS: [Fault; 37] = [
     Fault::WorksFirst,
     Fault::TakesNothingTwice,
     Fault::InsistsOnOrder,
@@ -263,7 +307,9 @@ const FAULTS: [Fault; 31] = [
     Fault::ReadsAllChunks,
     Fault::ReadsAllThatIsStated,
     Fault::ComparesTheFirstHalf,
-    Fault::ComparesTheLastHalf,
+    Fault::ComparesAllButTheEnd,
+    Fault::ComparesAllButTheBeginning,
+    Fault::ComparesWithoutOrder,
     Fault::TakesAHalf,
     Fault::TakesAFewCharacters,
     Fault::TakesAnEmptyOne,
@@ -280,6 +326,10 @@ const FAULTS: [Fault; 31] = [
     Fault::Strips,
     Fault::StripsBefore,
     Fault::StripsBehind,
+    Fault::DropsWhatIsNoText,
+    Fault::RemembersSignatures,
+    Fault::RemembersTheHeader,
+    Fault::WaitsForTheFirst,
     Fault::BelievesInRotation,
     Fault::NotesNoncesLate,
 ];
@@ -301,7 +351,10 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
             Fault::IsTiny => (&[("raw-bytes", "fail"), ("slow", "untold"), ("large", "fail")], 1),
             Fault::ReadsWithoutEnd => (&[("huge", "fail")], 1),
             Fault::ReadsAll | Fault::ReadsAllChunks | Fault::ReadsAllThatIsStated => (&[("huge", "advice")], 0),
-            Fault::ComparesTheFirstHalf | Fault::ComparesTheLastHalf => (&[("half-signature", "fail")], 1),
+            Fault::ComparesTheFirstHalf
+            | Fault::ComparesAllButTheEnd
+            | Fault::ComparesAllButTheBeginning
+            | Fault::ComparesWithoutOrder => (&[("part-signature", "fail")], 1),
             Fault::TakesAHalf | Fault::TakesAFewCharacters | Fault::TakesAnEmptyOne => {
                 (&[("short-signature", "fail")], 1)
             }
@@ -309,7 +362,11 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
             Fault::GoesByTheNextAlone => (&[("rotation-begins", "fail")], 1),
             Fault::ReadsLatin1 | Fault::ReadsByParts => (&[("raw-bytes", "fail")], 1),
             Fault::WritesAscii => (&[("respaced-body", "fail"), ("raw-bytes", "fail")], 1),
-            Fault::Strips | Fault::StripsBefore | Fault::StripsBehind => (&[("respaced-body", "fail")], 1),
+            Fault::Strips | Fault::StripsBefore | Fault::StripsBehind | Fault::DropsWhatIsNoText => {
+                (&[("respaced-body", "fail")], 1)
+            }
+            Fault::RemembersSignatures | Fault::RemembersTheHeader => (&[("replayed", "fail")], 1),
+            Fault::WaitsForTheFirst => (&[("first-missing", "advice")], 0),
             // Of the header it believes everything.
             Fault::BelievesInRotation => (&[("unset-secret", "fail"), ("wrong-next", "fail")], 1),
             Fault::NotesNoncesLate => (&[("replayed-at-once", "fail")], 1),

@@ -1,3 +1,8 @@
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use countersign_protocol::signing::{decode_signature, encode_signature};
+
 use super::*;
 
 #[test]
@@ -22,13 +27,13 @@ fn what_is_not_answered_in_time_was_not_refused_and_the_reason_says_why_that_mat
     let late = || Reaction::Late("the deadline passed".to_owned());
     let (silent, taken) = (Reaction::Silent("closed".to_owned()), Reaction::Taken { took: Duration::ZERO });
     let found = |reactions: &[(&str, Reaction)]| {
-        let finding = HALF.must_refuse_each(reactions);
+        let finding = PARTLY.must_refuse_each(reactions);
         (finding.verdict, finding.why)
     };
     assert_eq!(found(&[("a", late()), ("b", silent.clone())]), (Verdict::Fail, HANGS));
     assert_eq!(found(&[("a", late()), ("b", Reaction::Unreached(String::new()))]), (Verdict::Fail, HANGS));
-    assert_eq!(found(&[("a", late()), ("b", taken)]), (Verdict::Fail, HALF.why));
-    assert_eq!(found(&[("a", silent)]), (Verdict::Pass, HALF.why));
+    assert_eq!(found(&[("a", late()), ("b", taken)]), (Verdict::Fail, PARTLY.why));
+    assert_eq!(found(&[("a", silent)]), (Verdict::Pass, PARTLY.why));
     assert_eq!(LARGE.must_take(&late()).verdict, Verdict::Fail);
     assert_eq!(ROTATION.had_better_take(&late()).verdict, Verdict::Advice);
     assert_eq!(out_of_time(STALE, late(), late()).verdict, Verdict::Fail);
@@ -107,9 +112,9 @@ fn what_did_not_reach_the_receiver_is_told_neither_way() {
     assert_eq!([stale(silent(), taken()), stale(silent(), silent())], [Verdict::Advice, Verdict::Pass]);
     assert_eq!([stale(unreached(), silent()), stale(silent(), unreached())], [Verdict::Untold; 2]);
     assert_eq!([stale(unreached(), taken()), stale(taken(), unreached())], [Verdict::Untold, Verdict::Fail]);
-    assert_eq!(HALF.must_refuse_each(&[("a", silent()), ("b", unreached())]).verdict, Verdict::Untold);
-    assert_eq!(HALF.must_refuse_each(&[("a", taken()), ("b", unreached())]).verdict, Verdict::Fail);
-    let told = |reactions: &[(&str, Reaction)]| HALF.must_refuse_each(reactions).came;
+    assert_eq!(PARTLY.must_refuse_each(&[("a", silent()), ("b", unreached())]).verdict, Verdict::Untold);
+    assert_eq!(PARTLY.must_refuse_each(&[("a", taken()), ("b", unreached())]).verdict, Verdict::Fail);
+    let told = |reactions: &[(&str, Reaction)]| PARTLY.must_refuse_each(reactions).came;
     assert_eq!(told(&[("a:", silent()), ("b:", silent())]), "all 2: no answer: closed");
     assert_eq!(told(&[("a:", silent()), ("b:", unreached())]), "a: no answer: closed; b: not reached: refused");
     assert_eq!(ROTATION.had_better_take(&unreached()).verdict, Verdict::Untold);
@@ -128,4 +133,22 @@ fn the_page_for_operators_lists_every_check() {
     }
     let count = format!("{} checks", BEYOND_GOOD.len() + 1);
     assert!(page.contains(&count), "{count}");
+}
+
+#[test]
+fn a_signature_spelled_otherwise_is_another_text_and_the_same_signature_to_a_lenient_reader() {
+    let lenient = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
+    let lenient = GeneralPurpose::new(&alphabet::STANDARD, lenient);
+    // Each pair of bits that the last character can carry.
+    for last in [0x00, 0x01, 0x02, 0x03] {
+        let mut bytes = [0xab; SIGNATURE_BYTES];
+        bytes[SIGNATURE_BYTES - 1] = last;
+        let written = encode_signature(&bytes, Encoding::Base64);
+        let other = respelled(&written, Encoding::Base64);
+        assert!(other != written && decode_signature(other.as_bytes()).is_none(), "{other}");
+        assert_eq!(lenient.decode(&other).expect("it is lenient"), bytes);
+        let written = encode_signature(&bytes, Encoding::Hex);
+        let other = respelled(&written, Encoding::Hex);
+        assert!(other != written && decode_signature(other.as_bytes()) == Some(bytes), "{other}");
+    }
 }
