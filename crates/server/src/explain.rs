@@ -57,7 +57,7 @@ fn why(line: &Map<String, Value>) -> String {
     let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
     let drift = line.get("drift_ms").and_then(Value::as_i64).map_or_else(String::new, |ms| {
         let side = if ms >= 0 { "behind" } else { "ahead of" };
-        format!(" Its timestamp was {} ms {side} the server's time.", ms.abs())
+        format!(" Its timestamp was {} ms {side} the server's time.", ms.unsigned_abs())
     });
     // Where authentication failed as well, that is what there is to mend.
     let budget = match (text("code"), text("reason")) {
@@ -188,6 +188,9 @@ mod tests {
             let why = said(&format!(r#","code":"400002","reason":"{reason}","drift_ms":-12"#));
             assert!(why.contains(words) && why.ends_with("12 ms ahead of the server's time."), "{why}");
         }
+        // Somebody may hand in a line that nobody wrote.
+        let why = said(&format!(r#","code":"400001","drift_ms":{}"#, i64::MIN));
+        assert!(why.ends_with("9223372036854775808 ms ahead of the server's time."), "{why}");
     }
 
     #[test]

@@ -161,6 +161,10 @@ pub fn address(base: &str) -> anyhow::Result<Uri> {
         bail!(Usage(format!("{base:?} must begin with http:// or https://")));
     }
     demand_port(&uri)?;
+    ensure!(
+        uri.query().is_none() && !base.contains('#'),
+        Usage("the address of a server is scheme, host, port and path: leave out what begins with ? or #".to_owned())
+    );
     Ok(uri)
 }
 
@@ -297,6 +301,9 @@ mod tests {
             assert_eq!(refused(named), wanted, "{named}");
         }
         assert!(refused("http://a b").starts_with("\"http://a b\" is no address such as http://127.0.0.1:8080: "));
+        for more in ["http://127.0.0.1:1?x=1", "http://127.0.0.1:1/#x", "https://pay.example/a?"] {
+            assert!(refused(more).ends_with("leave out what begins with ? or #"), "{more}");
+        }
         assert_eq!(refused("nonsense"), "\"nonsense\" must begin with http:// or https://");
         assert_eq!(refused("ftp://h"), "\"ftp://h\" must begin with http:// or https://");
     }

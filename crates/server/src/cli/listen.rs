@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use countersign_domain::time::rfc3339;
 use countersign_protocol::code::Code;
@@ -37,6 +37,10 @@ use cursor::{behind_links, demand_fit, locked, remember, remembered};
 
 /// Between two questions while nothing happens.
 const QUIET: Duration = Duration::from_secs(1);
+/// More than any id of an event has.
+const ID_CHARS_MAX: usize = 64;
+/// As many waits come to more than half a minute, for which nothing is taken after a restore.
+const RESTORED_TRIES: usize = 7;
 /// Waits grow from the first to the last.
 const WAITS: [Duration; 5] = [
     Duration::from_millis(500),
@@ -157,9 +161,10 @@ async fn follow(
     end: &End,
 ) -> anyhow::Result<()> {
     let known = args.cursor.as_deref().map(|file| remembered(file, client_id)).transpose()?.flatten();
+    let mut server = Server::Unknown;
     let after = match (known, args.after) {
         (Some(seq), _) | (None, Some(seq)) => seq,
-        (None, None) => last(client).await?,
+        (None, None) => last(client, &mut server).await?,
     };
     if let Some(file) = &args.cursor {
         // Before anything is brought: what cannot be noted would come again with each start.
@@ -168,7 +173,6 @@ async fn follow(
     told(&format!("bringing events after seq {after} to {}", args.forward))?;
     let mut walk = EventWalk::new(client.clone(), after);
     let mut may_be_beyond = known.or(args.after).is_some();
-    let mut server = Server::Unknown;
     loop {
         let events = pulled(&mut walk, args.cursor.as_deref(), server).await?;
         server = Server::HasAnswered;
@@ -183,7 +187,7 @@ async fn follow(
             }
         }
         if may_wait_long {
-            warn_of_a_wait(client, after).await?;
+            warn_of_a_wait(client, after, &mut server).await?;
         }
         if events.is_empty() {
             sleep(QUIET).await;
@@ -192,12 +196,12 @@ async fn follow(
 }
 
 /// Whoever begins behind the newest event would wait without a word, for ever where the seq is another application's or deployment's.
-async fn warn_of_a_wait(client: &Client, after: i64) -> anyhow::Result<()> {
+async fn warn_of_a_wait(client: &Client, after: i64, server: &mut Server) -> anyhow::Result<()> {
     // One question for most: the event that was taken last is there, and nothing has happened since.
-    if after < 1 || has_more(client, after - 1).await? {
+    if after < 1 || has_more(client, after - 1, server).await? {
         return Ok(());
     }
-    let newest = last(client).await?;
+    let newest = last(client, server).await?;
     if newest < after {
         writeln!(
             std::io::stderr(),
@@ -214,6 +218,12 @@ async fn bring(
     end: &End,
     note: impl Fn() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    ensure!(
+        is_id(&event.event_id),
+        "the event with seq {} has an id that is none of the service's, {:?}: something else has answered",
+        event.seq,
+        event.event_id
+    );
     let body = Courier::body_of(event);
     let mut letter = Letter { event_id: event.event_id.clone(), sequence: None, ..courier.letter(body) };
     let name = name_of(event);
@@ -223,7 +233,7 @@ async fn bring(
         let reaction = courier.bring(&letter).await;
         end.under_way.set(None);
         if reaction.is_delivered() {
-            note()?;
+            note().with_context(|| format!("the handler has taken seq {} and will get it again", event.seq))?;
         }
         told(&format!("{name}: {}", reaction.told()))?;
         if reaction.is_delivered() || end.is_asked.get() {
@@ -232,6 +242,11 @@ async fn bring(
         sleep(waits.next()).await;
         letter = courier.signed(Letter { attempt: letter.attempt + 1, ..letter });
     }
+}
+
+/// Whether it can be the id of an event. It becomes a header of what is brought, which not every text can be.
+fn is_id(text: &str) -> bool {
+    (1..=ID_CHARS_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// What an event is called on the terminal. Whoever writes events chooses these words.
@@ -261,19 +276,22 @@ fn gone_on(gap: &Gap, cursor: Option<&Path>) -> String {
 }
 
 /// One page, as often as it takes: a server that is away comes back. An error where to ask again is of no use.
-async fn page(client: &Client, request: Request) -> anyhow::Result<Response> {
+async fn page(client: &Client, request: Request, server: &mut Server) -> anyhow::Result<Response> {
     let mut waits = Waits::default();
     loop {
         match client.events(&request).await {
-            Ok(page) => return Ok(page),
-            Err(error) => wait(error, request.after, Server::Unknown, &mut waits).await?,
+            Ok(page) => {
+                *server = Server::HasAnswered;
+                return Ok(page);
+            }
+            Err(error) => wait(error, request.after, *server, &mut waits).await?,
         }
     }
 }
 
 /// Waits before the next question; an error where that is of no use.
 async fn wait(error: Error, after: i64, server: Server, waits: &mut Waits) -> anyhow::Result<()> {
-    if !may_pass(&error, server) {
+    if !may_pass(&error, server, waits.0) {
         return Err(error).with_context(|| format!("events after seq {after} cannot be had"));
     }
     told(&format!("no events now: {}; asking again", causes(&error)))?;
@@ -290,13 +308,16 @@ enum Server {
     HasAnswered,
 }
 
-fn may_pass(error: &Error, server: Server) -> bool {
+/// Whether the next question may be answered, after so many that were not.
+fn may_pass(error: &Error, server: Server, asked: usize) -> bool {
     match error {
         // The latter: something in between has sent the question twice, and the next one has a nonce of its own.
         Error::Transport(_) | Error::Refused { code: Code::NonceReused, .. } => true,
-        // The clock was set between the question for the time and the repeat, as when a laptop wakes. Where nobody has answered yet it is another
-        // fault, which does not pass by itself.
-        Error::Refused { code: Code::TimestampOutOfRange, .. } => server == Server::HasAnswered,
+        // The clock was set between the question for the time and the repeat, as when a laptop wakes; or the service was restored just now. Where
+        // nobody has answered for longer than that lasts it is another fault, which does not pass by itself.
+        Error::Refused { code: Code::TimestampOutOfRange, .. } => {
+            server == Server::HasAnswered || asked < RESTORED_TRIES
+        }
         Error::Refused { http_status, .. } | Error::RefusedNewly { http_status, .. } => {
             *http_status >= 500 || *http_status == 429
         }
@@ -326,19 +347,19 @@ fn causes(error: &Error) -> String {
 }
 
 /// The `seq` of the newest event; 0 where there is none. Asks some dozens of times at most.
-async fn last(client: &Client) -> anyhow::Result<i64> {
+async fn last(client: &Client, server: &mut Server) -> anyhow::Result<i64> {
     let (mut there, mut beyond) = (0, 1);
-    while beyond < SEQ_MAX && has_more(client, beyond).await? {
+    while beyond < SEQ_MAX && has_more(client, beyond, server).await? {
         there = beyond;
         beyond *= 2;
     }
     // Something comes after `there`, unless that is 0; nothing comes after `beyond`.
-    if !has_more(client, there).await? {
+    if !has_more(client, there, server).await? {
         return Ok(there);
     }
     while there + 1 < beyond {
         let middle = there + (beyond - there) / 2;
-        if has_more(client, middle).await? {
+        if has_more(client, middle, server).await? {
             there = middle;
         } else {
             beyond = middle;
@@ -348,8 +369,8 @@ async fn last(client: &Client) -> anyhow::Result<i64> {
 }
 
 /// Whether there are events after this one, kept or not.
-async fn has_more(client: &Client, after: i64) -> anyhow::Result<bool> {
-    match page(client, Request { after, limit: 1 }).await {
+async fn has_more(client: &Client, after: i64, server: &mut Server) -> anyhow::Result<bool> {
+    match page(client, Request { after, limit: 1 }, server).await {
         Ok(page) => Ok(!page.events.is_empty()),
         Err(error) if error.downcast_ref::<Error>().and_then(Error::code) == Some(Code::EventsGone) => Ok(true),
         Err(error) => Err(error),
@@ -399,6 +420,14 @@ mod tests {
         assert_eq!(name_of(&event), "seq 7 evt_1 A\u{fffd}[2J B\u{fffd}2026 seq 8 C\u{fffd}D");
     }
 
+    #[test]
+    fn an_id_that_is_no_header_is_none_of_the_service() {
+        assert!(is_id("evt_0192a8f0c4") && is_id(&"a".repeat(ID_CHARS_MAX)));
+        for other in ["", "evt\nX", "evt\r\nX: y", "\u{1}", "\u{e9}", "a b", &"a".repeat(ID_CHARS_MAX + 1)] {
+            assert!(!is_id(other), "{other:?}");
+        }
+    }
+
     /// What is said of an address whose every connection is answered with these bytes.
     fn said_of(scheme: &str, answer: &'static [u8]) -> String {
         use std::io::Read as _;
@@ -415,7 +444,7 @@ mod tests {
         let asked = async { client.events(&Request { after: 0, limit: 1 }).await.expect_err("nobody answers so") };
         let error = crate::cli::small_runtime().expect("a runtime").block_on(asked);
         assert!(server.join().expect("it ends") > 0);
-        assert!(may_pass(&error, Server::Unknown), "{error:?}");
+        assert!(may_pass(&error, Server::Unknown, 99), "{error:?}");
         causes(&error)
     }
 
@@ -436,9 +465,17 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_between_a_question_and_its_repeat_ends_nothing() {
         let refusal = refused(Code::TimestampOutOfRange, 401);
-        assert!(may_pass(&refusal, Server::HasAnswered) && !may_pass(&refusal, Server::Unknown));
+        assert!(may_pass(&refusal, Server::HasAnswered, 99) && !may_pass(&refusal, Server::Unknown, RESTORED_TRIES));
+        // A service that was restored just now takes nothing for a while.
+        let mut waits = Waits::default();
+        let waited: Duration = (0..RESTORED_TRIES).map(|_| waits.next()).sum();
+        assert!(may_pass(&refusal, Server::Unknown, RESTORED_TRIES - 1));
+        assert!((35..60).contains(&waited.as_secs()), "{waited:?}");
         for server in [Server::Unknown, Server::HasAnswered] {
-            assert!(!may_pass(&refused(Code::InvalidSignature, 401), server), "another secret does not come by itself");
+            assert!(
+                !may_pass(&refused(Code::InvalidSignature, 401), server, 0),
+                "another secret does not come by itself"
+            );
         }
     }
 
@@ -448,13 +485,13 @@ mod tests {
         let page = |http_status| unreadable(http_status, None);
         for server in [Server::Unknown, Server::HasAnswered] {
             // A balancer that sent the question a second time.
-            assert!(may_pass(&refused(Code::NonceReused, 401), server));
-            assert!(may_pass(&refused(Code::ServiceUnavailable, 503), server) && may_pass(&page(502), server));
-            assert!(!may_pass(&refused(Code::InvalidParameter, 400), server));
+            assert!(may_pass(&refused(Code::NonceReused, 401), server, 0));
+            assert!(may_pass(&refused(Code::ServiceUnavailable, 503), server, 0) && may_pass(&page(502), server, 0));
+            assert!(!may_pass(&refused(Code::InvalidParameter, 400), server, 0));
         }
-        assert!(may_pass(&page(200), Server::HasAnswered) && may_pass(&page(302), Server::HasAnswered));
-        assert!(!may_pass(&page(200), Server::Unknown), "it may be the wrong address");
+        assert!(may_pass(&page(200), Server::HasAnswered, 0) && may_pass(&page(302), Server::HasAnswered, 0));
+        assert!(!may_pass(&page(200), Server::Unknown, 0), "it may be the wrong address");
         let own = unreadable(200, Some("ab".to_owned()));
-        assert!(!may_pass(&own, Server::HasAnswered), "the service itself says what this program does not know");
+        assert!(!may_pass(&own, Server::HasAnswered, 0), "the service itself says what this program does not know");
     }
 }

@@ -164,6 +164,17 @@ pub fn signed(
     Signed { timestamp, nonce, signature }
 }
 
+/// Whether a server reads it (docs/PROTOCOL.md, Headers).
+fn is_timestamp(text: &str) -> bool {
+    text.len() == 13 && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Refuses what is no id of a merchant: no server takes it, and some of it is no header.
+pub fn demand_merchant(flag: &str, id: Option<&str>) -> anyhow::Result<()> {
+    ensure!(id.is_none_or(is_name), Usage(format!("{flag}: 1 to 64 of A-Z a-z 0-9 _ - are wanted")));
+    Ok(())
+}
+
 /// Prints the headers of a request, one a line, as `curl -H @-` reads them.
 pub fn sign(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     super::say(&header_lines(args, environment)?)?;
@@ -173,8 +184,8 @@ pub fn sign(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyhow::
 fn header_lines(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<String> {
     let client_id = client_id(environment)?;
     let secret = secret(environment)?;
-    if args.timestamp.as_ref().is_some_and(|t| t.len() != 13 || !t.bytes().all(|b| b.is_ascii_digit())) {
-        bail!(Usage("--timestamp: 13 digits are wanted, Unix milliseconds".to_owned()));
+    if args.timestamp.as_ref().is_some_and(|timestamp| !is_timestamp(timestamp)) {
+        bail!(Usage("--timestamp: 13 digits without a leading zero are wanted, Unix milliseconds".to_owned()));
     }
     if args.nonce.as_ref().is_some_and(|nonce| !is_nonce(nonce) || nonce.starts_with(RESERVED_NONCE_PREFIX)) {
         bail!(Usage(format!(
@@ -185,12 +196,15 @@ fn header_lines(args: &SignArgs, environment: &BTreeMap<String, String>) -> anyh
         ("--merchant-id", Header::MerchantId, args.merchant_id.as_deref()),
         ("--on-behalf-of", Header::OnBehalfOf, args.on_behalf_of.as_deref()),
     ];
-    for (flag, _, id) in merchants {
-        ensure!(id.is_none_or(is_name), Usage(format!("{flag}: 1 to 64 of A-Z a-z 0-9 _ - are wanted")));
-    }
+    merchants.iter().try_for_each(|(flag, _, id)| demand_merchant(flag, *id))?;
     let body = body_of(args.body.as_deref())?;
     let names = header_names(&args.prefix)?;
     let signed = signed(secret, &body, args.timestamp.clone(), args.nonce.clone(), args.encoding.into());
+    ensure!(
+        is_timestamp(&signed.timestamp),
+        "the clock of this machine says {} ms, which no server takes: 13 digits are wanted; set the clock, or give --timestamp",
+        signed.timestamp
+    );
     let lines = [
         (Header::ClientId, client_id),
         (Header::Timestamp, &signed.timestamp),

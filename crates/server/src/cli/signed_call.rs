@@ -116,6 +116,8 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
         "POST" => Method::POST,
         _ => bail!(Usage(format!("{:?} is no method of the merchant API: GET or POST", args.method))),
     };
+    sign::demand_merchant("--merchant-id", args.merchant_id.as_deref())?;
+    sign::demand_merchant("--on-behalf-of", args.on_behalf_of.as_deref())?;
     let body = body_of(args.body.as_deref())?;
     let path = in_a_request(&args.path);
     let ask = match who {

@@ -310,10 +310,14 @@ fn wrong_usage_is_2() {
     }
     for arguments in [
         &["sign", "--timestamp", "123"][..],
+        &["sign", "--timestamp", "0767225600000"],
         &["sign", "--nonce", "a\nX-Other: 1"],
         &["sign", "--prefix", "X:"],
         &["call", "GET", "v1/time"],
         &["call", "G T", "/v1/time"],
+        &["call", "POST", "/v1/pay/order", "--merchant-id", "a\nb"],
+        &["call", "GET", "/v1/pay/order", "--on-behalf-of", ""],
+        &["call", "GET", "/v1/time", "--url", "http://127.0.0.1:1/?x=1"],
         &["certify", "x"],
         &["listen", "--forward", "ftp://127.0.0.1/"],
         &["application", "update", "app_1"],

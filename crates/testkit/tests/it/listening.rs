@@ -1,6 +1,7 @@
 //! `countersign listen`: every event to a handler on this machine, in order, once, whatever happens in between.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -11,6 +12,8 @@ use countersign_testkit::process::bare;
 use countersign_testkit::receiver::{Received, Receiver, Reply};
 use countersign_testkit::world::World;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 const WITHIN: Duration = Duration::from_secs(30);
 
@@ -46,15 +49,17 @@ impl Shop {
     }
 
     fn listens(&self, forward: &str, more: &[&str]) -> Listener {
-        let mut child = self.listen(forward, more).stdout(Stdio::piped()).spawn().expect("runs");
-        let said = BufReader::new(child.stdout.take().expect("is piped"));
-        Listener { child, said }
+        Listener::of(&mut self.listen(forward, more))
     }
 
     fn listen(&self, forward: &str, more: &[&str]) -> Command {
+        self.listen_at(self.world.listen(), forward, more)
+    }
+
+    fn listen_at(&self, server: SocketAddr, forward: &str, more: &[&str]) -> Command {
         let mut command = bare();
         command
-            .args(["listen", "--forward", forward, "--url", &format!("http://{}", self.world.listen())])
+            .args(["listen", "--forward", forward, "--url", &format!("http://{server}")])
             .args(more)
             .env("COUNTERSIGN_CLIENT_ID", &self.client_id)
             .env("COUNTERSIGN_SECRET", &self.secret);
@@ -69,6 +74,12 @@ struct Listener {
 }
 
 impl Listener {
+    fn of(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
+        let said = BufReader::new(child.stdout.take().expect("is piped"));
+        Self { child, said }
+    }
+
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).expect("is read");
@@ -175,6 +186,46 @@ async fn without_a_cursor_it_begins_with_what_happens_from_now_on() {
     }
     let all: Vec<String> = orders(&handler.received()).into_iter().map(|(order, _)| order).collect();
     assert_eq!(all, (1..=7).map(|n| format!("order-{n}")).collect::<Vec<_>>());
+}
+
+/// Stands before a server and answers the second question in its place, as a network does that wants to be signed in to.
+async fn sign_in_page_before(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("has one");
+    tokio::spawn(async move {
+        let mut asked = 0;
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut behind = TcpStream::connect(server).await.expect("it listens");
+            let mut bytes = vec![0; 64 * 1024];
+            // Question and answer are small, and each goes out at once.
+            while let Ok(read @ 1..) = client.read(&mut bytes).await {
+                asked += 1;
+                let page = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 14\r\n\r\n<p>Sign in</p>";
+                if asked == 2 {
+                    client.write_all(page).await.expect("it reads");
+                    continue;
+                }
+                behind.write_all(&bytes[..read]).await.expect("it reads");
+                let read = behind.read(&mut bytes).await.expect("it answers");
+                client.write_all(&bytes[..read]).await.expect("it reads");
+            }
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_somebody_else_ends_nothing_while_it_looks_for_the_newest_event() {
+    let shop = Shop::open().await;
+    shop.happens(1).await;
+    shop.happens(2).await;
+    let before = sign_in_page_before(shop.world.listen()).await;
+    let handler = Receiver::start().await.expect("starts");
+    let mut listener = Listener::of(&mut shop.listen_at(before, &handler.url(), &[]));
+    let said = listener.line();
+    assert!(said.contains("no events now: ") && said.ends_with("; asking again\n"), "{said}");
+    let said = listener.line();
+    assert!(said.contains("bringing events after seq 2 to "), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
