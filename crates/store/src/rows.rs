@@ -317,7 +317,7 @@ pub struct EventRow {
     pub due_at: Option<UnixMillis>,
     /// The earlier event of its `biz_id` that it waits for; `None` unless `Pending`.
     pub behind: Option<EventNo>,
-    /// Whether it is sent again by hand; how that ends says nothing about its endpoint.
+    /// Whether it is sent again by hand; that it fails then says nothing about its endpoint.
     pub by_hand: bool,
 }
 

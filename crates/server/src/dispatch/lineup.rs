@@ -373,8 +373,9 @@ impl Lineup {
         {
             let was_open = place.health.is_open();
             let waiting = place.has_work();
-            // What somebody sends again by hand says nothing of the endpoint, unless it is the one attempt that decides.
-            if !flight.by_hand || was_open {
+            // That what somebody sends again by hand fails says nothing of the endpoint, unless it is the one attempt that decides. That it is taken
+            // does: else a redelivery to an endpoint that was mended would go out one at a time.
+            if !flight.by_hand || was_open || sign == Sign::Good {
                 place.health.ended(sign, now, next, waiting);
             }
             turned = match (was_open, place.health.breaker(now)) {

@@ -1,3 +1,5 @@
+use std::ops::RangeInclusive;
+
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{EventNo, SortedId, TenantNo};
 use countersign_store::StoreError;
@@ -241,6 +243,31 @@ fn what_is_sent_by_hand_decides_only_where_it_is_the_one_attempt_that_does() {
         matches!(view.breaker, BreakerState::Open { .. }),
         "a redelivery that fails does not bring it back: {view:?}"
     );
+}
+
+#[test]
+fn what_is_sent_by_hand_and_taken_lets_more_at_once_and_what_fails_lets_no_fewer() {
+    let mut bench = Bench::new(8, 8);
+    let again = |numbers: RangeInclusive<i64>| numbers.map(|no| EventRow { by_hand: true, ..repeated(no, 101) });
+    bench.emit_all((1..=4).map(|no| event(no, 101)));
+    for no in bench.begun(NOW) {
+        bench.land(no, Sign::Failed, None, NOW);
+    }
+    let at_once = |bench: &Bench| bench.lineup.view(ApplicationNo(101), NOW).expect("it is remembered").at_once;
+    assert_eq!(at_once(&bench), 1);
+    // Mended, and what died is sent again.
+    bench.emit_all(again(11..=17));
+    for taken in 1..=7 {
+        let no = bench.next(NOW).expect("one more").no.0;
+        bench.land(no, Sign::Good, None, NOW);
+        assert_eq!(at_once(&bench), 1 + taken);
+    }
+    bench.emit_all(again(21..=24));
+    for _ in 0..4 {
+        let no = bench.next(NOW).expect("one more").no.0;
+        bench.land(no, Sign::Failed, None, NOW);
+    }
+    assert_eq!(at_once(&bench), 8);
 }
 
 #[test]

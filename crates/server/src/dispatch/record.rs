@@ -249,9 +249,10 @@ impl Dispatcher {
                 Fate::Committed if is_gone => {
                     let (id, client_id) = (Id(event.event_id), event.client_id.as_str());
                     let AttemptRow { attempt, duration_ms, .. } = *made.row;
-                    tracing::warn!(event.id = %id, client_id, attempt, took_ms = duration_ms,
-                        "Callback {id} was answered 410; callbacks of {client_id} are disabled and held");
+                    // Others that were under way find them disabled.
                     if was_enabled {
+                        tracing::warn!(event.id = %id, client_id, attempt, took_ms = duration_ms,
+                            "Callback {id} was answered 410; callbacks of {client_id} are disabled and held");
                         dead_and_disabled::count_disabled();
                     }
                     return Ended::Held { last: Some(made.row.outcome) };
