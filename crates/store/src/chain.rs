@@ -252,7 +252,7 @@ impl ChainWalk {
         self.lines += 1;
         self.linked += u64::from(line.link.is_some());
         let walk = self.walks.entry(tenant).or_insert_with(Walk::new);
-        let expected = walk.no + 1;
+        let expected = walk.no.saturating_add(1);
         walk.no = walk.no.max(row.no);
         let found = if row.no == expected {
             step(&self.key, walk, line).err().map(|what| (row.no, what.to_owned()))
@@ -283,7 +283,7 @@ impl ChainWalk {
         self.lines += 1;
         self.linked += u64::from(line.link.is_some());
         let walk = self.walks.entry(tenant).or_insert_with(Walk::new);
-        let expected = walk.no + 1;
+        let expected = walk.no.saturating_add(1);
         walk.no = walk.no.max(line.no);
         if let Some(stored) = line.link
             && line.no >= expected

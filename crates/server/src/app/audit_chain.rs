@@ -66,8 +66,8 @@ pub async fn link(vault: &Vault, store: &AnyStore) -> Result<Option<ChainKey>, S
 
 /// Whether the system's chain is there, which begins with the deployment.
 pub async fn is_begun(store: &AnyStore) -> Result<bool, StoreError> {
-    // By number of tenant, and the system's own is 0.
-    let first = store.audit_heads(Cursor { after: None, limit: 1 }).await?;
+    // By number of tenant, and the system's own is 0. One that is less is nobody's.
+    let first = store.audit_heads(Cursor { after: Some(-1), limit: 1 }).await?;
     Ok(first.first().is_some_and(|head| head.tenant.is_none()))
 }
 

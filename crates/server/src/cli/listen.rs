@@ -174,7 +174,7 @@ async fn follow(
     let mut walk = EventWalk::new(client.clone(), after);
     let mut may_be_beyond = known.or(args.after).is_some();
     loop {
-        let events = pulled(&mut walk, args.cursor.as_deref(), server).await?;
+        let events = pulled(&mut walk, args.cursor.as_deref(), &mut server).await?;
         server = Server::HasAnswered;
         let may_wait_long = std::mem::take(&mut may_be_beyond) && events.is_empty();
         for event in &events {
@@ -256,7 +256,7 @@ fn name_of(event: &Event) -> String {
 }
 
 /// The next events, as often as it takes to ask. Where some are missing, that is the end: whoever listens must know.
-async fn pulled(walk: &mut EventWalk, cursor: Option<&Path>, server: Server) -> anyhow::Result<Vec<Event>> {
+async fn pulled(walk: &mut EventWalk, cursor: Option<&Path>, server: &mut Server) -> anyhow::Result<Vec<Event>> {
     let mut waits = Waits::default();
     loop {
         match walk.pull().await {
@@ -284,14 +284,18 @@ async fn page(client: &Client, request: Request, server: &mut Server) -> anyhow:
                 *server = Server::HasAnswered;
                 return Ok(page);
             }
-            Err(error) => wait(error, request.after, *server, &mut waits).await?,
+            Err(error) => wait(error, request.after, server, &mut waits).await?,
         }
     }
 }
 
 /// Waits before the next question; an error where that is of no use.
-async fn wait(error: Error, after: i64, server: Server, waits: &mut Waits) -> anyhow::Result<()> {
-    if !may_pass(&error, server, waits.0) {
+async fn wait(error: Error, after: i64, server: &mut Server, waits: &mut Waits) -> anyhow::Result<()> {
+    waits.out_of_range = if error.code() == Some(Code::TimestampOutOfRange) { waits.out_of_range + 1 } else { 0 };
+    if is_of_the_service(&error) {
+        *server = Server::HasAnswered;
+    }
+    if !may_pass(&error, *server, waits.out_of_range) {
         return Err(error).with_context(|| format!("events after seq {after} cannot be had"));
     }
     told(&format!("no events now: {}; asking again", causes(&error)))?;
@@ -308,15 +312,20 @@ enum Server {
     HasAnswered,
 }
 
-/// Whether the next question may be answered, after so many that were not.
-fn may_pass(error: &Error, server: Server, asked: usize) -> bool {
+/// Whether the service said so, and not for the one reason that a server which is none of ours to ask may give for ever.
+fn is_of_the_service(error: &Error) -> bool {
+    matches!(error, Error::Refused { code, request_id: Some(_), .. } if *code != Code::TimestampOutOfRange)
+}
+
+/// Whether the next question may be answered, after so many in a row that were out of time.
+fn may_pass(error: &Error, server: Server, out_of_range: usize) -> bool {
     match error {
         // The latter: something in between has sent the question twice, and the next one has a nonce of its own.
         Error::Transport(_) | Error::Refused { code: Code::NonceReused, .. } => true,
         // The clock was set between the question for the time and the repeat, as when a laptop wakes; or the service was restored just now. Where
         // nobody has answered for longer than that lasts it is another fault, which does not pass by itself.
         Error::Refused { code: Code::TimestampOutOfRange, .. } => {
-            server == Server::HasAnswered || asked < RESTORED_TRIES
+            server == Server::HasAnswered || out_of_range <= RESTORED_TRIES
         }
         Error::Refused { http_status, .. } | Error::RefusedNewly { http_status, .. } => {
             *http_status >= 500 || *http_status == 429
@@ -378,12 +387,16 @@ async fn has_more(client: &Client, after: i64, server: &mut Server) -> anyhow::R
 }
 
 #[derive(Default)]
-struct Waits(usize);
+struct Waits {
+    waited: usize,
+    /// Refusals in a row of what was out of time.
+    out_of_range: usize,
+}
 
 impl Waits {
     fn next(&mut self) -> Duration {
-        let wait = WAITS[self.0.min(WAITS.len() - 1)];
-        self.0 += 1;
+        let wait = WAITS[self.waited.min(WAITS.len() - 1)];
+        self.waited += 1;
         wait
     }
 }
@@ -393,105 +406,4 @@ fn told(line: &str) -> anyhow::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_goes_on_behind_a_gap_is_told_what_counts() {
-        let gap = |last| Gap { first: 3, last, is_forgotten: true };
-        assert_eq!(gone_on(&gap(Some(5)), None), "say --after 5");
-        // A cursor that is there counts before --after.
-        assert_eq!(gone_on(&gap(Some(5)), Some(Path::new("/tmp/seq"))), "remove /tmp/seq and say --after 5");
-        assert_eq!(gone_on(&gap(None), None), "say --after with the last seq that is missing");
-    }
-
-    #[test]
-    fn what_an_event_is_called_moves_nothing_on_the_terminal() {
-        let event = Event {
-            seq: 7,
-            event_id: "evt_1".to_owned(),
-            biz_type: "A\u{1b}[2J".to_owned(),
-            biz_id: "B\n2026 seq 8".to_owned(),
-            biz_status: "C\u{202e}D".to_owned(),
-            client_id: String::new(),
-            data: String::new(),
-            created_at: String::new(),
-        };
-        assert_eq!(name_of(&event), "seq 7 evt_1 A\u{fffd}[2J B\u{fffd}2026 seq 8 C\u{fffd}D");
-    }
-
-    #[test]
-    fn an_id_that_is_no_header_is_none_of_the_service() {
-        assert!(is_id("evt_0192a8f0c4") && is_id(&"a".repeat(ID_CHARS_MAX)));
-        for other in ["", "evt\nX", "evt\r\nX: y", "\u{1}", "\u{e9}", "a b", &"a".repeat(ID_CHARS_MAX + 1)] {
-            assert!(!is_id(other), "{other:?}");
-        }
-    }
-
-    /// What is said of an address whose every connection is answered with these bytes.
-    fn said_of(scheme: &str, answer: &'static [u8]) -> String {
-        use std::io::Read as _;
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("{scheme}://{}", listener.local_addr().expect("bound"));
-        let server = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().expect("one comes");
-            let asked = stream.read(&mut [0; 4096]).expect("it asks");
-            stream.write_all(answer).expect("it is answered");
-            asked
-        });
-        let secret = "0123456789abcdef0123456789abcdef";
-        let client = Client::builder(&url, "app", secret).build().expect("a client");
-        let asked = async { client.events(&Request { after: 0, limit: 1 }).await.expect_err("nobody answers so") };
-        let error = crate::cli::small_runtime().expect("a runtime").block_on(asked);
-        assert!(server.join().expect("it ends") > 0);
-        assert!(may_pass(&error, Server::Unknown, 99), "{error:?}");
-        causes(&error)
-    }
-
-    #[test]
-    fn a_scheme_that_is_not_the_ports_is_named() {
-        let tls = said_of("https", b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
-        assert!(tls.ends_with(": the endpoint does not speak TLS on this port"), "{tls}");
-        // An alert, as a listener for TLS answers what it cannot read.
-        let plain = said_of("http", b"\x15\x03\x01\x00\x02\x02\x32");
-        assert!(plain.ends_with(": does not answer in HTTP: where it speaks TLS, say https://"), "{plain}");
-    }
-
-    fn refused(code: Code, http_status: u16) -> Error {
-        let (label, message) = (String::new(), String::new());
-        Error::Refused { code, label, message, http_status, request_id: None, retry_after_s: None }
-    }
-
-    #[test]
-    fn a_clock_that_is_set_between_a_question_and_its_repeat_ends_nothing() {
-        let refusal = refused(Code::TimestampOutOfRange, 401);
-        assert!(may_pass(&refusal, Server::HasAnswered, 99) && !may_pass(&refusal, Server::Unknown, RESTORED_TRIES));
-        // A service that was restored just now takes nothing for a while.
-        let mut waits = Waits::default();
-        let waited: Duration = (0..RESTORED_TRIES).map(|_| waits.next()).sum();
-        assert!(may_pass(&refusal, Server::Unknown, RESTORED_TRIES - 1));
-        assert!((35..60).contains(&waited.as_secs()), "{waited:?}");
-        for server in [Server::Unknown, Server::HasAnswered] {
-            assert!(
-                !may_pass(&refused(Code::InvalidSignature, 401), server, 0),
-                "another secret does not come by itself"
-            );
-        }
-    }
-
-    #[test]
-    fn what_stands_in_between_ends_nothing_once_the_service_has_answered() {
-        let unreadable = |http_status, request_id| Error::Unreadable { http_status, why: String::new(), request_id };
-        let page = |http_status| unreadable(http_status, None);
-        for server in [Server::Unknown, Server::HasAnswered] {
-            // A balancer that sent the question a second time.
-            assert!(may_pass(&refused(Code::NonceReused, 401), server, 0));
-            assert!(may_pass(&refused(Code::ServiceUnavailable, 503), server, 0) && may_pass(&page(502), server, 0));
-            assert!(!may_pass(&refused(Code::InvalidParameter, 400), server, 0));
-        }
-        assert!(may_pass(&page(200), Server::HasAnswered, 0) && may_pass(&page(302), Server::HasAnswered, 0));
-        assert!(!may_pass(&page(200), Server::Unknown, 0), "it may be the wrong address");
-        let own = unreadable(200, Some("ab".to_owned()));
-        assert!(!may_pass(&own, Server::HasAnswered, 0), "the service itself says what this program does not know");
-    }
-}
+mod tests;

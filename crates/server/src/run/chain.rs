@@ -93,8 +93,7 @@ fn missing(known: Option<&str>) -> String {
 }
 
 /// Begins the chain of a deployment that a program from before the chain made, or with `accept` another one over whatever is there, or under the same
-/// key the system's where that is gone. Refused while
-/// nodes are alive: their lines would not be in it.
+/// key the system's where that is gone. Refused while nodes are alive: their lines would not be in it.
 pub async fn begin(config: &Config, accept: bool) -> anyhow::Result<Begun> {
     let machine = Machine::open_as_node(config).await?;
     let outcome = Box::pin(begin_in(config, &machine, accept)).await;

@@ -155,3 +155,10 @@ fn a_chain_that_is_gone_as_a_whole_is_named_by_whose_it_was() {
     let kept = [head, ChainHead { tenant: Some(TenantNo(3)), no: 1, link: None }];
     assert_eq!(named(&[], &kept, &both).len(), 2, "each is named once, where its head was kept too");
 }
+
+#[test]
+fn a_number_beyond_which_there_is_none_is_named_like_every_other() {
+    let key = ChainKey::new(&[7; LINK_BYTES]);
+    let lines = [1, i64::MAX, 2].map(|no| line(no, row(no, "x"), Some([9; LINK_BYTES])));
+    assert!(walked(&key, &lines).1.contains(&2));
+}

@@ -213,8 +213,7 @@ impl Verifying {
                 self.after = Some(line.place);
                 Ok(if self.walk.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
             }
-            Ok(None) => Ok(ControlFlow::Continue(())),
-            Err(StoreError::Corrupt { .. }) => {
+            Ok(None) | Err(StoreError::Corrupt { .. }) => {
                 self.walk.fault(unreadable(table, row));
                 Ok(ControlFlow::Break(()))
             }
