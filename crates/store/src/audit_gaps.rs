@@ -1,4 +1,4 @@
-//! What a walk over the audit log asks where lines cannot tell it: who should have a chain and has none, and what can be read of a line that cannot be
+//! What a walk over the audit log asks where lines cannot tell it: who has to have a chain, and what can be read of a line that cannot be
 //! read back.
 
 use std::future::Future;
@@ -7,15 +7,15 @@ use countersign_domain::ids::TenantNo;
 
 use crate::AnyStore;
 use crate::chain::{ChainPlace, Link, UnreadableLine};
-use crate::contract::StoreError;
+use crate::contract::{Cursor, StoreError};
 use crate::read::{Columns, Fields};
 use crate::words;
 
 /// Reads of what is not in the audit log, across tenants.
 pub trait AuditGaps {
-    /// Whose chain is gone, its head with it, at most `most`: the system's, as none, then tenants by their number. The system's begins with the
-    /// deployment, and each tenant's with the tenant, in one transaction. In the places of operators' lists.
-    fn chainless(&self, most: u32) -> impl Future<Output = Result<Vec<Option<TenantNo>>, StoreError>> + Send;
+    /// Who has a chain of their own, which begins with them in one transaction: institutions and plain merchants, by their number. In the places
+    /// of operators' lists.
+    fn chain_owners(&self, page: Cursor) -> impl Future<Output = Result<Vec<TenantNo>, StoreError>> + Send;
 
     /// The line that comes after a place in the order of the chain, as far as it can be told where its columns cannot be read. None: there is no
     /// line. In the places of operators' lists.
@@ -25,8 +25,8 @@ pub trait AuditGaps {
     ) -> impl Future<Output = Result<Option<UnreadableLine>, StoreError>> + Send;
 }
 
-pub(crate) fn chainless<R: Columns>(row: &R) -> Result<Option<TenantNo>, StoreError> {
-    Fields::new(row, "merchant", 0, 0).int().map(words::audit_tenant)
+pub(crate) fn chain_owner<R: Columns>(row: &R) -> Result<TenantNo, StoreError> {
+    Fields::new(row, "merchant", 0, 0).int().map(TenantNo)
 }
 
 pub(crate) fn unreadable_line<R: Columns>(row: &R) -> Result<UnreadableLine, StoreError> {
@@ -38,11 +38,11 @@ pub(crate) fn unreadable_line<R: Columns>(row: &R) -> Result<UnreadableLine, Sto
 }
 
 impl AuditGaps for AnyStore {
-    async fn chainless(&self, most: u32) -> Result<Vec<Option<TenantNo>>, StoreError> {
+    async fn chain_owners(&self, page: Cursor) -> Result<Vec<TenantNo>, StoreError> {
         match self {
-            Self::Sqlite(store) => store.chainless(most).await,
-            Self::Postgres(store) => store.chainless(most).await,
-            Self::Model(store) => store.chainless(most).await,
+            Self::Sqlite(store) => store.chain_owners(page).await,
+            Self::Postgres(store) => store.chain_owners(page).await,
+            Self::Model(store) => store.chain_owners(page).await,
         }
     }
 

@@ -90,25 +90,24 @@ pub struct Begun {
 /// what is in the log already. A log with gaps, or with links of another key, is left alone unless `accept` says otherwise. For a deployment that
 /// nobody serves.
 pub async fn begin(app: &Opened<'_>, actor: &Actor, now: UnixMillis, accept: bool) -> Result<Begun, AppError> {
-    let (key, setting) = if let Some(key) = key(app.vault, app.store).await? {
-        // Other tenants' lines hang together under it.
-        (key, None)
-    } else {
-        let (key, setting) = new_key(app.vault, app.chance);
-        (key, Some(setting))
+    let from = app.store.setting(CHAIN_KEY).await?;
+    let (key, to) = match &from {
+        // Other tenants' lines hang together under it. Sealed anew, so that of two who begin at once one is refused.
+        Some(stored) => (opened(app.vault, stored)?, CHAIN.anew(app.vault, app.chance, stored)?),
+        None => new_key(app.vault, app.chance),
     };
     let mut verifying = Verifying::new(key.clone());
     verifying.go_on(app.store, &Portion::WHOLE, |_| {}).await?;
     let (report, faults) = verifying.found(app.store).await?;
-    let mut begun = Begun { key, unlinked: report.unlinked, linked: report.linked, faults, is_begun: false };
+    let linked = if from.is_some() { 0 } else { report.linked };
+    let mut begun = Begun { key, unlinked: report.unlinked, linked, faults, is_begun: false };
     if !accept && (begun.linked > 0 || !begun.faults.is_empty()) {
         return Ok(begun);
     }
     let before = json!({ "lines": begun.unlinked, "sha256": hex(&report.unlinked_digest) }).to_string();
     let after = json!({ "lines_of_another_chain": begun.linked, "accepted_faults": begun.faults.len() }).to_string();
     let line = Write::RecordAudit(Box::new(actor.did(None, now, BEGIN, "audit", before, after)));
-    let setting = setting.map(|to| Write::MoveSetting { name: CHAIN_KEY.to_owned(), from: None, to });
-    let writes = setting.into_iter().chain([line]).collect();
+    let writes = vec![Write::MoveSetting { name: CHAIN_KEY.to_owned(), from, to }, line];
     // Before the commit, whose line is the first that is linked.
     app.store.chain_audit(begun.key.clone());
     app.store.commit(Batch(writes)).await?;

@@ -45,9 +45,21 @@ impl SealedKey {
     pub fn make(&self, vault: &Vault, chance: &Chance) -> (Zeroizing<[u8; SEALED_KEY_BYTES]>, String, String) {
         let mut key = Zeroizing::new([0; SEALED_KEY_BYTES]);
         chance.fill(key.as_mut_slice());
-        let (key_id, sealed) = vault.seal(chance, self.row, key.as_slice());
-        let setting = format!("{key_id}:{}", hex(&sealed));
+        let (key_id, setting) = self.seal(vault, chance, &key);
         (key, key_id, setting)
+    }
+
+    /// The id of the master key that a key is sealed under, and what the setting shall hold.
+    fn seal(&self, vault: &Vault, chance: &Chance, key: &[u8; SEALED_KEY_BYTES]) -> (String, String) {
+        let (key_id, sealed) = vault.seal(chance, self.row, key);
+        let setting = format!("{key_id}:{}", hex(&sealed));
+        (key_id, setting)
+    }
+
+    /// What the setting shall hold for the same key where something rests on nobody else having done so: no key is sealed the same way twice.
+    pub fn anew(&self, vault: &Vault, chance: &Chance, stored: &str) -> Result<String, StoreError> {
+        let key = self.open(vault, stored)?;
+        Ok(self.seal(vault, chance, &key).1)
     }
 
     /// The key that a setting holds.

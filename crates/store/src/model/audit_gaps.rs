@@ -7,18 +7,15 @@ use countersign_domain::ids::TenantNo;
 use super::ModelStore;
 use crate::audit_gaps::AuditGaps;
 use crate::chain::{ChainPlace, UnreadableLine};
-use crate::contract::StoreError;
+use crate::contract::{Cursor, StoreError};
 
 impl AuditGaps for ModelStore {
-    async fn chainless(&self, most: u32) -> Result<Vec<Option<TenantNo>>, StoreError> {
+    async fn chain_owners(&self, page: Cursor) -> Result<Vec<TenantNo>, StoreError> {
         let state = self.state();
         let own = state.merchants.values().filter(|merchant| merchant.no.0 == merchant.tenant.0);
-        let mut tenants: BTreeSet<Option<TenantNo>> = own.map(|merchant| Some(merchant.tenant)).collect();
-        tenants.insert(None);
-        for (row, _) in &state.audit {
-            tenants.remove(&row.tenant);
-        }
-        Ok(tenants.into_iter().take(most as usize).collect())
+        let owners: BTreeSet<i64> = own.map(|merchant| merchant.no.0).collect();
+        let behind = owners.into_iter().filter(|no| page.after.is_none_or(|after| *no > after));
+        Ok(behind.take(page.limit as usize).map(TenantNo).collect())
     }
 
     async fn unreadable_line(&self, after: Option<ChainPlace>) -> Result<Option<UnreadableLine>, StoreError> {

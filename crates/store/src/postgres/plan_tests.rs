@@ -163,6 +163,7 @@ async fn merchants_and_applications_are_listed_by_their_indexes_whatever_is_know
     let lists = [
         ("Institutions", "merchant_institutions on merchant m", "0, 51"),
         ("MerchantsPlain", "merchant_plain on merchant m", "0, 51"),
+        ("ChainOwners", "merchant_institutions on merchant", "0, 51"),
         ("MerchantsUnder", "merchant_tenant_no_merchant_no_key on merchant m", "0, 51, 'sub_account', 4"),
         ("Merchants", "merchant_pkey on merchant m", "0, 51"),
         ("ApplicationsOf", "application_of_merchant on application", "100000, 51, NULL, 7"),

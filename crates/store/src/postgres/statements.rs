@@ -170,9 +170,12 @@ statements! {
             WHERE (at, tenant_no, audit_no) < ($1, $2, $3) ORDER BY at DESC, tenant_no DESC, audit_no DESC LIMIT $4";
     AuditChain: "SELECT tenant_no, audit_no, tenant_no, audit_no, at, actor, source, action, subject, before, after, request_id, link
                  FROM audit WHERE (tenant_no, audit_no) > ($1, $2) ORDER BY tenant_no, audit_no LIMIT $3";
-    Chainless: "SELECT t.tenant_no FROM (SELECT 0::bigint AS tenant_no UNION ALL SELECT merchant_no FROM merchant WHERE kind = 'institution'
-                UNION ALL SELECT merchant_no FROM merchant WHERE kind = 'merchant') t
-                WHERE (SELECT h.audit_no FROM audit_head h WHERE h.tenant_no = t.tenant_no) IS NULL ORDER BY t.tenant_no LIMIT $1";
+    // Two ways to be one's own tenant, each with an index of its own.
+    ChainOwners: "SELECT merchant_no FROM (
+                  (SELECT merchant_no FROM merchant WHERE kind = 'institution' AND merchant_no > $1 ORDER BY merchant_no LIMIT $2)
+                  UNION ALL
+                  (SELECT merchant_no FROM merchant WHERE kind = 'merchant' AND merchant_no > $1 ORDER BY merchant_no LIMIT $2)
+                  ) m ORDER BY merchant_no LIMIT $2";
     UnreadableLine: "SELECT tenant_no, audit_no, tenant_no, audit_no, link FROM audit
                      WHERE (tenant_no, audit_no) > ($1, $2) ORDER BY tenant_no, audit_no LIMIT 1";
     AuditHeads: "SELECT tenant_no, audit_no, link FROM audit_head WHERE tenant_no > $1 ORDER BY tenant_no LIMIT $2";

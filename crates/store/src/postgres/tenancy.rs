@@ -62,7 +62,7 @@ const OTHERS: [&str; 16] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 29] = [
+const ACROSS: [(&str, &str); 28] = [
     ("Waiting", "a metric of all that waits"),
     ("Owed", "the dispatcher looks for who has something due, whoever that is"),
     ("Turning", "as Owed"),
@@ -85,7 +85,6 @@ const ACROSS: [(&str, &str); 29] = [
     ("Audit", "an operator's list over all"),
     ("AuditChain", "a walk over the chains of all"),
     ("AuditHeads", "as AuditChain"),
-    ("Chainless", "as AuditChain"),
     ("UnreadableLine", "as AuditChain"),
     ("OldBytes", "housekeeping: a look at each tenant in turn"),
     ("OldEvents", "housekeeping: a look at each application in turn"),

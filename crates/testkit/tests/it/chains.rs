@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use countersign::app::Actor;
-use countersign::app::audit_chain::{Verified, verify_named};
+use countersign::app::audit_chain::{CHAIN_KEY, Verified, verify_named};
 use countersign::app::identity::{self, NewMerchant, Standing};
 use countersign::clock::Clock;
 use countersign::config::{Config, Optional};
@@ -204,6 +204,14 @@ async fn a_command_that_reads_the_log_changes_no_schema_and_needs_no_folder_for_
     assert_eq!(steps().await, older, "nothing was brought up to date");
 }
 
+/// The chain's key as the settings have it.
+async fn sealed_key(config: &Config) -> Option<String> {
+    let machine = Machine::open(config).await.expect("it opens");
+    let sealed = machine.store.setting(CHAIN_KEY).await.expect("it reads");
+    machine.close(Ok(())).expect("it closes");
+    sealed
+}
+
 /// A log without chains that must be there is refused and named, in a file and in a database.
 async fn what_is_gone_is_named(config: &Config, tamper: &dyn Fn(Tampering) -> Pin<Box<dyn Future<Output = ()>>>) {
     let whole = start(config).await.expect("it starts");
@@ -224,7 +232,10 @@ async fn what_is_gone_is_named(config: &Config, tamper: &dyn Fn(Tampering) -> Pi
     machine.close(Ok(())).expect("it closes");
     assert!(said.contains(gone), "doctor says: {said}");
 
-    begin(config, true).await.expect("it is begun, as told");
+    let before = sealed_key(config).await;
+    let begun = begin(config, true).await.expect("it is begun, as told");
+    assert_eq!(begun.linked, 0, "what is there has links of the same chain");
+    assert_ne!(sealed_key(config).await, before, "who begins it at the same moment rests on what was");
     let found = start(config).await.expect("it starts");
     assert_eq!(places(&found), [(None, 1), (Some("bank"), 1), (Some("shop"), 1)], "what is wrong stays named");
     assert!(refused(begin(config, true)).await.contains("has a chain already"));

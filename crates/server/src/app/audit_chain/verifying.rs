@@ -1,5 +1,6 @@
 //! A walk over the whole log that goes on from call to call.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use countersign_store::audit_gaps::AuditGaps as _;
 use countersign_store::chain::{
     ChainFault, ChainHead, ChainKey, ChainPlace, ChainReport, ChainWalk, FAULTS_MAX, LINK_BYTES,
 };
-use countersign_store::contract::AuditRow;
+use countersign_store::contract::{AuditRow, Cursor};
 use countersign_store::{AnyStore, Store as _, StoreError};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -19,10 +20,6 @@ use super::{BEGIN, KeptHead, PAGE, heads, key, lines, name};
 use crate::app::error::AppError;
 use crate::chance::{hex, unhex};
 use crate::vault::Vault;
-
-/// Whose chains are gone are asked for up to what is named.
-const CHAINLESS_MAX: u32 = 20;
-const _: () = assert!(CHAINLESS_MAX as usize == FAULTS_MAX, "as many as are named");
 
 /// What each chain begins with, in the transaction that made its owner.
 const DEPLOYMENT_MADE: &str = "deployment.init";
@@ -149,8 +146,9 @@ impl Verifying {
         mut tell: impl FnMut(u64),
     ) -> Result<bool, StoreError> {
         if !self.has_begun {
-            self.walk.must_pass(heads(store).await?);
-            self.walk.must_begin(store.chainless(CHAINLESS_MAX).await?);
+            let heads = heads(store).await?;
+            self.walk.must_begin(chainless(store, &heads).await?);
+            self.walk.must_pass(heads);
             self.has_begun = true;
         }
         let (began, mut left, mut page_max) = (Instant::now(), portion.lines_max, PAGE);
@@ -243,6 +241,23 @@ impl Verifying {
         faults.extend(before_the_chain(&report));
         faults.truncate(FAULTS_MAX);
         Ok(Verified::of(&report, faults))
+    }
+}
+
+/// Whose chain is gone, its head with it: the system's, as none, then tenants by their number, up to as many as are named.
+async fn chainless(store: &AnyStore, heads: &[ChainHead]) -> Result<Vec<Option<TenantNo>>, StoreError> {
+    let begun: HashSet<Option<TenantNo>> = heads.iter().map(|head| head.tenant).collect();
+    let mut gone = Vec::from_iter((!begun.contains(&None)).then_some(None));
+    let mut after = None;
+    loop {
+        let page = store.chain_owners(Cursor { after, limit: PAGE }).await?;
+        let Some(last) = page.last() else { return Ok(gone) };
+        after = Some(last.0);
+        gone.extend(page.into_iter().map(Some).filter(|owner| !begun.contains(owner)));
+        if gone.len() >= FAULTS_MAX {
+            gone.truncate(FAULTS_MAX);
+            return Ok(gone);
+        }
     }
 }
 

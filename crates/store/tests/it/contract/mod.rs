@@ -234,7 +234,7 @@ contract! {
         a_refused_batch_leaves_no_link,
         lines_of_before_the_chain_are_covered_by_its_digest,
         a_page_goes_on_where_the_one_before_ended,
-        whose_chain_is_gone_is_known,
+        who_has_a_chain_is_read_by_the_page,
         what_is_known_of_a_line_is_read_by_the_place_before_it,
     ]
     batches: [
