@@ -15,7 +15,6 @@ use countersign_store::{CommitError, StoreError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::hold_release::HeldLane;
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::payment_orders::{self, Receivers};
 use crate::app::trouble::RepeatedWarning;
@@ -119,8 +118,7 @@ impl Dispatcher {
     /// Notes one order: whether that was done, or need not be done any more.
     async fn expire(self: Arc<Self>, row: PaymentOrderRow, receivers: Arc<Receivers>) -> Result<bool, StoreError> {
         let (application, lane) = (row.application, Lane::of(row.application));
-        let Some(fence) = self.leases.begin(lane, Instant::now()) else { return Ok(false) };
-        let _held = HeldLane { leases: &self.leases, lane };
+        let Some((fence, _held)) = self.leases.hold(lane, Instant::now()) else { return Ok(false) };
         match payment_orders::expire(&self.app, &row, &receivers, Guard::Lane { application, fence }).await {
             Ok(()) => Ok(true),
             Err(CommitError::Conflict(Conflict::Fenced(lane))) => {

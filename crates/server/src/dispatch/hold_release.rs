@@ -14,7 +14,6 @@ use countersign_store::contract::{Cursor, TurningRow};
 use countersign_store::{Batch, CommitError, Store, StoreError, Write};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::leases::Leases;
 use super::{Dispatcher, LOOK_EVERY, SAID_EVERY, STORE_PAUSE};
 use crate::app::events::as_read;
 use crate::app::trouble::RepeatedWarning;
@@ -25,18 +24,6 @@ const PAGE: u32 = 64;
 const ROUND_PAUSE: Duration = Duration::from_millis(5);
 /// Between two looks for notes, however often somebody rings.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-
-/// A portion that is under way in a lane; the lane is not given back meanwhile.
-pub(super) struct HeldLane<'a> {
-    pub(super) leases: &'a Leases,
-    pub(super) lane: Lane,
-}
-
-impl Drop for HeldLane<'_> {
-    fn drop(&mut self) {
-        self.leases.land(self.lane);
-    }
-}
 
 impl Dispatcher {
     /// Turns what is to be turned until it is cut off.
@@ -91,8 +78,7 @@ impl Dispatcher {
     /// One portion of an application: whether it is worth coming back.
     async fn turn(&self, row: &TurningRow) -> Result<bool, StoreError> {
         let (tenant, application, lane) = (row.tenant, row.application, Lane::of(row.application));
-        let Some(fence) = self.leases.begin(lane, Instant::now()) else { return Ok(false) };
-        let _held = HeldLane { leases: &self.leases, lane };
+        let Some((fence, _held)) = self.leases.hold(lane, Instant::now()) else { return Ok(false) };
         let Some(view) = self.app.store.application(&row.client_id).await? else { return Ok(false) };
         let goes_out = view.goes_out();
         let portion = if goes_out {

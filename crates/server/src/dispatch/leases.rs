@@ -34,6 +34,19 @@ pub(super) struct Word {
     pub(super) give_back: Vec<(Lane, Fence)>,
 }
 
+/// A portion that is under way in a lane; the lane is not given back meanwhile.
+#[must_use]
+pub(super) struct HeldLane<'a> {
+    leases: &'a Leases,
+    lane: Lane,
+}
+
+impl Drop for HeldLane<'_> {
+    fn drop(&mut self) {
+        self.leases.land(self.lane);
+    }
+}
+
 type Terms = [Option<Term>; LANES as usize];
 
 #[derive(Debug)]
@@ -78,6 +91,12 @@ impl Leases {
         let fence = book.terms[at(lane)].filter(|term| term.is_open(now))?.fence;
         book.in_flight[at(lane)] += 1;
         Some(fence)
+    }
+
+    /// As [`begin`](Self::begin), of a portion of other work: it has landed once what is given back with the term is dropped.
+    pub(super) fn hold(&self, lane: Lane, now: Instant) -> Option<(Fence, HeldLane<'_>)> {
+        let fence = self.begin(lane, now)?;
+        Some((fence, HeldLane { leases: self, lane }))
     }
 
     /// An attempt that has begun in this lane has landed.
@@ -180,18 +199,21 @@ mod tests {
         let now = Instant::now();
         leases.tended(&tended(0..64, 1, 1), now, LEASE);
         assert_eq!(leases.begin(lane(40), now), Some(Fence(1)));
+        let (_, portion) = leases.hold(lane(41), now).expect("it is open");
         leases.tended(&tended(0..64, 1, 2), now, LEASE);
         assert_eq!(leases.open(now), (0..32).map(lane).collect());
-        assert!(leases.begin(lane(40), now).is_none(), "nothing begins in it");
+        assert!(leases.begin(lane(40), now).is_none() && leases.hold(lane(40), now).is_none(), "nothing begins in it");
         assert!(leases.holds(lane(40), Fence(1), now), "what is in flight goes on");
         let word = leases.word();
-        assert_eq!((word.held.len(), word.give_back.len()), (33, 31));
+        assert_eq!((word.held.len(), word.give_back.len()), (34, 30));
         assert!(word.held.contains(&(lane(40), Fence(1))));
         let left = Tended { held: word.held, nodes_alive: 2, others: Vec::new() };
         leases.tended(&left, now, LEASE);
         assert!(leases.begin(lane(40), now).is_none(), "it still leaves");
         leases.land(lane(40));
         assert_eq!(leases.word().give_back, [(lane(40), Fence(1))]);
+        drop(portion);
+        assert_eq!(leases.word().give_back, [(lane(40), Fence(1)), (lane(41), Fence(1))]);
     }
 
     #[test]

@@ -18,7 +18,6 @@ use countersign_store::{Batch, CommitError, Store, StoreError, Write};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::endpoint_settings::VIEW_FOR;
-use super::hold_release::HeldLane;
 use super::lineup::Takes;
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::endpoint::Flow;
@@ -127,8 +126,7 @@ impl Dispatcher {
             Takes::One => 1,
             Takes::Nothing => return Ok(Some(now + pause(portion as usize, row.rate_per_s))),
         };
-        let Some(fence) = self.leases.begin(lane, now) else { return Ok(later) };
-        let _held = HeldLane { leases: &self.leases, lane };
+        let Some((fence, _held)) = self.leases.hold(lane, now) else { return Ok(later) };
         let Some(view) = self.app.store.application(&row.client_id).await? else { return Ok(later) };
         // What would be made pending now would go out all at once as soon as it may.
         if Flow::of(&self.app, &view) != Flow::Enabled {

@@ -157,7 +157,7 @@ async fn in_part(courier: &Courier, findings: &mut Findings<'_>) {
 type Spoil = fn(&[u8]) -> Vec<u8>;
 
 /// The same JSON with what a reader may drop: white space, where a writer puts it and where a reader strips it, and a byte that is no letter.
-const SPACED: [(&str, Spoil); 4] = [
+const RESPELT: [(&str, Spoil); 4] = [
     ("within:", |body| replaced(body, ",\"bizId\":", ", \"bizId\": ")),
     ("before it:", |body| [b"\n", body].concat()),
     ("behind it:", |body| [body, b"\n"].concat()),
@@ -168,10 +168,10 @@ async fn bodies(courier: &Courier, findings: &mut Findings<'_>) {
     let news = courier.news();
     let tampered = Letter { body: tampered(news.clone()).to_bytes(), ..courier.letter(news.to_bytes()) };
     findings.push(TAMPERED.must_refuse(&courier.bring(&tampered).await));
-    let mut respaced = Vec::with_capacity(SPACED.len());
-    for (name, spaced) in SPACED {
+    let mut respaced = Vec::with_capacity(RESPELT.len());
+    for (name, spoil) in RESPELT {
         let good = courier.good();
-        respaced.push((name, courier.bring(&Letter { body: spaced(&good.body), ..good }).await));
+        respaced.push((name, courier.bring(&Letter { body: spoil(&good.body), ..good }).await));
     }
     findings.push(RESPACED.must_refuse_each(&respaced));
     let unusual = courier.letter(unusual(&with(courier.news(), &spoken()).to_bytes()));
