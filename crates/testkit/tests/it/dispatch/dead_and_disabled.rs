@@ -77,14 +77,27 @@ async fn what_was_delivered_stays_so_where_it_is_sent_again_in_vain_and_holds_up
 #[tokio::test]
 async fn an_endpoint_that_is_gone_is_counted_once_however_many_of_its_answers_say_so() {
     meters::install().expect("meters");
-    let bench = Bench::new().await;
-    let endpoint = receiver().await;
-    endpoint.answer_with(Reply::Status(410));
-    let owner = bench.owner(Some(endpoint.url())).await;
-    for order in ["one", "two", "three"] {
-        bench.emit(&owner, order).await;
+    let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, ..settings() }).await);
+    // Not at all where somebody has paused its callbacks meanwhile.
+    for (is_paused, disabled) in [(false, 1), (true, 1)] {
+        let endpoint = receiver().await;
+        endpoint.answer_with(Reply::HeldStatus(410));
+        let owner = bench.owner(Some(endpoint.url())).await;
+        for order in ["one", "two", "three"] {
+            bench.emit(&owner, order).await;
+        }
+        let delivering = tokio::spawn({
+            let bench = bench.clone();
+            async move { bench.deliver().await }
+        });
+        endpoint.wait_for(3, SOON).await.expect("three attempts at once");
+        if is_paused {
+            bench.enable(&owner, false).await;
+        }
+        endpoint.release(3);
+        assert_eq!(delivering.await.expect("no panic"), 3);
+        assert_eq!(bench.flow(&owner).await, if is_paused { Flow::Paused } else { Flow::Gone });
+        assert_eq!(lines(&bench, "application.disable_callbacks").await.len(), disabled);
+        assert!(counts("countersign_endpoints_disabled_total", disabled));
     }
-    assert!(bench.deliver().await >= 1);
-    assert_eq!(lines(&bench, "application.disable_callbacks").await.len(), 1);
-    assert!(counts("countersign_endpoints_disabled_total", 1));
 }
