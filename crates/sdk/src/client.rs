@@ -13,6 +13,7 @@ use countersign_protocol::headers::{HeaderNames, Prefixes, read_timestamp};
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
 use reqwest::{Method, Url};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -366,6 +367,20 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
+/// What an answer is that is no envelope.
+fn no_envelope(body: &[u8], error: &serde_json::Error) -> String {
+    #[derive(Deserialize)]
+    struct Problem {
+        r#type: String,
+    }
+    match serde_json::from_slice::<Problem>(body) {
+        Ok(problem) if problem.r#type.starts_with("urn:countersign:problem:") => {
+            "it is one of the operator API, which has an address of its own".to_owned()
+        }
+        Ok(_) | Err(_) => format!("it is no envelope: {error}"),
+    }
+}
+
 impl Answer {
     async fn read(mut response: reqwest::Response, request_id_name: &str) -> Result<Self, Error> {
         let header = |name: &str| response.headers().get(name).and_then(|v| v.to_str().ok());
@@ -393,7 +408,7 @@ impl Answer {
     /// The data of a success; every other answer is an error.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let envelope: Envelope<Box<RawValue>> =
-            serde_json::from_slice(&self.body).map_err(|e| self.unreadable(format!("it is no envelope: {e}")))?;
+            serde_json::from_slice(&self.body).map_err(|e| self.unreadable(no_envelope(&self.body, &e)))?;
         if !envelope.is_success() {
             return Err(self.refusal(envelope));
         }
@@ -417,5 +432,27 @@ impl Answer {
 
     fn unreadable(&self, why: String) -> Error {
         Error::Unreadable { http_status: self.http_status, why, request_id: self.request_id.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_the_operator_api_is_told_from_a_page_of_somebody_else() {
+        let said = |body: &str| {
+            let (http_status, body) = (404, body.as_bytes().to_vec());
+            let answer = Answer { http_status, request_id: None, date_ms: None, retry_after_s: None, body };
+            answer.data::<()>().expect_err("it is no envelope").to_string()
+        };
+        let problem =
+            said(r#"{"type":"urn:countersign:problem:NOT_FOUND","title":"Not found","status":404,"code":"400404"}"#);
+        let wanted =
+            "the answer (HTTP 404) cannot be read: it is one of the operator API, which has an address of its own";
+        assert_eq!(problem, wanted);
+        for other in ["<html>", r#"{"type":"about:blank","status":404}"#, "{}", ""] {
+            assert!(said(other).contains("it is no envelope: "), "{other}");
+        }
     }
 }

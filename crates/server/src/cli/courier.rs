@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use countersign_domain::delivery::Outcome;
 use countersign_protocol::callback::{Acknowledgement, CallbackBody, callback_nonce, read_acknowledgement};
 use countersign_protocol::endpoint::events::Event;
@@ -307,6 +307,12 @@ fn demand_receiver(url: &str) -> anyhow::Result<()> {
     if !matches!(scheme, "http" | "https") {
         bail!(Usage(format!("{url:?} must begin with https:// or http://")));
     }
+    ensure!(
+        !url.contains('#'),
+        Usage(format!(
+            "what stands behind the # of {url:?} is never sent: leave it out, or write %23 where the sign itself is meant"
+        ))
+    );
     demand_port(&uri)
 }
 
@@ -391,6 +397,15 @@ mod tests {
             let refused = demand_receiver(url).expect_err(url);
             assert!(refused.is::<Usage>() && !refused.to_string().contains("canary"), "{refused}");
             assert!(refused.to_string().starts_with("no user name"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_url_that_would_be_sent_without_its_end_is_refused() {
+        assert!(demand_receiver("http://127.0.0.1:1/a?b=%23c").is_ok());
+        for url in ["http://127.0.0.1:1/a#b", "http://127.0.0.1:1#", "https://shop.example/?a=b#c"] {
+            let refused = demand_receiver(url).expect_err(url);
+            assert!(refused.is::<Usage>() && refused.to_string().contains("%23"), "{refused}");
         }
     }
 

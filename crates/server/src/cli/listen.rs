@@ -7,13 +7,13 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
 use countersign_domain::time::rfc3339;
 use countersign_protocol::code::Code;
@@ -81,7 +81,7 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
     let courier = Courier::new(&args.forward, &names, client_id, secret, args.encoding.into(), DEADLINE)?;
-    http::demand_nobody(&args.url).map_err(|error| error.context("--url"))?;
+    http::address(&args.url).map_err(|error| error.context("--url"))?;
     authorities::demand(&args.url, environment)?;
     let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build();
     let client = client.map_err(|error| match error {
@@ -89,7 +89,6 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
         Error::Usage(why) => anyhow::Error::from(Usage(format!("--url: {why}"))),
         other => other.into(),
     })?;
-    http::address(&args.url).map_err(|error| error.context("--url"))?;
     authorities::demand(&args.forward, environment)?;
     // By whatever name it is called: the lock is beside the file itself, and a link to it stays one.
     let cursor = args.cursor.as_deref().map(behind_links);
@@ -125,7 +124,7 @@ async fn follow_until_told(
     let seconds = DEADLINE.as_secs();
     // It ends as well where nobody reads this any more.
     let _ = writeln!(
-        std::io::stderr(),
+        io::stderr(),
         "countersign: waiting for the handler's answer to seq {seq}, {seconds} s at most; ask again to end at once"
     );
     tokio::select! {
@@ -204,7 +203,7 @@ async fn warn_of_a_wait(client: &Client, after: i64, server: &mut Server) -> any
     let newest = last(client, server).await?;
     if newest < after {
         writeln!(
-            std::io::stderr(),
+            io::stderr(),
             "countersign: the newest event is seq {newest}: nothing comes until there is one after seq {after}"
         )?;
     }
@@ -296,7 +295,11 @@ async fn wait(error: Error, after: i64, server: &mut Server, waits: &mut Waits) 
         *server = Server::HasAnswered;
     }
     if !may_pass(&error, *server, waits.out_of_range) {
-        return Err(error).with_context(|| format!("events after seq {after} cannot be had"));
+        let what = format!("events after seq {after} cannot be had");
+        return match error {
+            Error::Transport(_) => Err(anyhow!(causes(&error)).context(what)),
+            refused => Err(refused).context(what),
+        };
     }
     told(&format!("no events now: {}; asking again", causes(&error)))?;
     sleep(waits.next()).await;
@@ -320,8 +323,10 @@ fn is_of_the_service(error: &Error) -> bool {
 /// Whether the next question may be answered, after so many in a row that were out of time.
 fn may_pass(error: &Error, server: Server, out_of_range: usize) -> bool {
     match error {
-        // The latter: something in between has sent the question twice, and the next one has a nonce of its own.
-        Error::Transport(_) | Error::Refused { code: Code::NonceReused, .. } => true,
+        // Who has never answered as the service does may be another, and a certificate that is none does not become one by itself.
+        Error::Transport(_) => server == Server::HasAnswered || !speaks_otherwise(error),
+        // Something in between has sent the question twice, and the next one has a nonce of its own.
+        Error::Refused { code: Code::NonceReused, .. } => true,
         // The clock was set between the question for the time and the repeat, as when a laptop wakes; or the service was restored just now. Where
         // nobody has answered for longer than that lasts it is another fault, which does not pass by itself.
         Error::Refused { code: Code::TimestampOutOfRange, .. } => {
@@ -330,29 +335,39 @@ fn may_pass(error: &Error, server: Server, out_of_range: usize) -> bool {
         Error::Refused { http_status, .. } | Error::RefusedNewly { http_status, .. } => {
             *http_status >= 500 || *http_status == 429
         }
-        // What stands in between answers in its place, such as the sign-in page of a network.
+        // What stands in between answers in its place: that the service is away, or with a page of its own, such as the sign-in page of a network.
         Error::Unreadable { http_status, request_id, .. } => {
-            *http_status >= 500 || (server == Server::HasAnswered && request_id.is_none())
+            matches!(http_status, 502..=504 | 520..)
+                || (server == Server::HasAnswered && (*http_status >= 500 || request_id.is_none()))
         }
         // Built wrongly, or newer than this program knows.
         _ => false,
     }
 }
 
+/// What an error came from, the deepest last.
+fn chain(error: &Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(std::error::Error::source(error), |cause| cause.source())
+}
+
+fn is_no_http(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref().is_some_and(hyper::Error::is_parse)
+}
+
+/// Whether somebody is there and speaks another protocol, or as somebody else.
+fn speaks_otherwise(error: &Error) -> bool {
+    let is_tls = |cause: &io::Error| tls_fault::named(cause).is_some() && !tls_fault::is_alert(cause);
+    chain(error).any(|cause| is_no_http(cause) || cause.downcast_ref().is_some_and(is_tls))
+}
+
+/// The error and the deepest of what it came from: what lies between names addresses and layers.
 fn causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(deeper) = cause {
-        if let Some(tls) = deeper.downcast_ref().and_then(tls_fault::named) {
-            return format!("{text}: {tls}");
-        }
-        text = format!("{text}: {deeper}");
-        if deeper.downcast_ref().is_some_and(hyper::Error::is_parse) {
-            return format!("{text}: {NO_HTTP}");
-        }
-        cause = deeper.source();
+    let why = chain(error).find_map(|cause| cause.downcast_ref().and_then(tls_fault::named));
+    let why = why.or_else(|| chain(error).find(|cause| is_no_http(*cause)).map(|cause| format!("{cause}: {NO_HTTP}")));
+    match why.or_else(|| chain(error).last().map(ToString::to_string)) {
+        Some(why) => format!("{error}: {why}"),
+        None => error.to_string(),
     }
-    text
 }
 
 /// The `seq` of the newest event; 0 where there is none. Asks some dozens of times at most.

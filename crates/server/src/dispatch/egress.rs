@@ -58,6 +58,11 @@ pub enum EgressRefused {
     /// A sign that nothing is encoded by.
     #[error("the callback URL holds a % without two hex digits behind it: write %25 where the sign itself is meant")]
     Percent,
+    /// What is never sent.
+    #[error(
+        "the callback URL holds a #, and what stands behind one is never sent: leave it out, or write %23 where the sign itself is meant"
+    )]
+    Fragment,
     /// Longer than any URL needs to be.
     #[error("the callback URL has more than {URL_BYTES_MAX} bytes")]
     TooLong,
@@ -131,8 +136,8 @@ impl Target {
 }
 
 impl Egress {
-    /// Checks a URL that is to be kept. More is asked of it than of one that was kept before: its port is written as a number is, and every
-    /// character of its path and query must be one that a URL has.
+    /// Checks a URL that is to be kept. More is asked of it than of one that was kept before: its port is written as a number is, every
+    /// character of its path and query must be one that a URL has, and it has no fragment.
     pub fn accept(&self, url: &str) -> Result<(), EgressRefused> {
         let target = self.target(url)?;
         // `:+443` and `:0443` can be read as ports, and would be sent as they are.
@@ -142,6 +147,9 @@ impl Egress {
             return Err(EgressRefused::PortForm);
         }
         let (_, path) = parts(url);
+        if path.contains('#') {
+            return Err(EgressRefused::Fragment);
+        }
         if let Some(c) = path.chars().find(|c| !c.is_ascii_graphic() || r#""<>\^`{|}"#.contains(*c)) {
             return Err(EgressRefused::Character(c));
         }

@@ -347,7 +347,7 @@ fn an_address_that_is_none_is_told_by_the_name_of_its_option() {
     let output =
         command.env("COUNTERSIGN_CLIENT_ID", "app_1").env("COUNTERSIGN_SECRET", "sk_1").output().expect("runs");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.starts_with("countersign: --url: the base URL cannot be read"), "{said}");
+    assert!(said.starts_with("countersign: --url: \"nonsense\" must begin with http:// or https://"), "{said}");
     assert_eq!((said.lines().count(), output.status.code()), (1, Some(2)), "{said}");
 }
 
