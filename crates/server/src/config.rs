@@ -21,7 +21,7 @@ use crate::dispatch::IDLE_TOTAL_MAX;
 use crate::listen::{PARSER_HEAD_BYTES_MAX, PARSER_HEADERS_MAX};
 use crate::log;
 use crate::merchant::Network;
-use crate::process::Connections;
+use crate::process::{Connections, ToReceivers};
 
 mod callbacks;
 mod kinds;
@@ -480,8 +480,9 @@ impl Config {
 
     /// Connections that may be open at once.
     pub const fn connections(&self) -> Connections {
-        let attempts = self.callback_concurrency.saturating_add(self.callback_concurrency_slow);
-        Connections { of_each_listener: self.limits.connections, to_receivers: attempts.saturating_add(IDLE_TOTAL_MAX) }
+        let (attempts, slow) = (self.callback_concurrency, self.callback_concurrency_slow);
+        let to_receivers = ToReceivers { attempts, slow, kept: IDLE_TOTAL_MAX };
+        Connections { of_each_listener: self.limits.connections, to_receivers }
     }
 
     /// Proxies whose word about addresses is taken.

@@ -14,6 +14,8 @@ const OTHER_FILES: u64 = 128;
 const LISTENERS: u64 = 2;
 /// A listener has so many connections in any case.
 const CONNECTIONS_LEAST: u64 = 8;
+/// Of each kind of connections to receivers there are so many in any case.
+const TO_RECEIVERS_LEAST: u64 = 4;
 
 /// What a server opens files for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,24 @@ pub struct Connections {
     /// Of each of the two listeners, at most.
     pub of_each_listener: usize,
     /// To receivers of callbacks, at most.
-    pub to_receivers: usize,
+    pub to_receivers: ToReceivers,
+}
+
+/// Connections to receivers of callbacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToReceivers {
+    /// Under attempts that have not taken long yet.
+    pub attempts: usize,
+    /// Under attempts that have.
+    pub slow: usize,
+    /// Kept for the next attempt.
+    pub kept: usize,
+}
+
+impl ToReceivers {
+    fn whole(self) -> u64 {
+        whole(self.attempts).saturating_add(whole(self.slow)).saturating_add(whole(self.kept))
+    }
 }
 
 /// Whether a crash leaves the memory on a disk, and other programs of this user may read it.
@@ -77,7 +96,7 @@ impl OpenFiles {
 
     /// Those that are not the listeners'.
     fn beside(&self) -> u64 {
-        whole(self.wanted.to_receivers).saturating_add(OTHER_FILES)
+        self.wanted.to_receivers.whole().saturating_add(OTHER_FILES)
     }
 
     /// How many connections the listeners take at once: fewer than the settings say where the files would not suffice, so that whoever connects
@@ -92,13 +111,32 @@ impl OpenFiles {
         Places { merchants: of(left - left / 4), operators: of(left / 4) }
     }
 
+    /// How many connections go to receivers at once: as many as the settings say, or each kind its part of what the listeners leave. Receivers that
+    /// hang leave some files for whoever connects, and for the store.
+    pub fn to_receivers(&self) -> ToReceivers {
+        let (wanted, Places { merchants, operators }) = (self.wanted.to_receivers, self.places());
+        let left =
+            self.most.saturating_sub(OTHER_FILES.saturating_add(whole(merchants)).saturating_add(whole(operators)));
+        let all = wanted.whole();
+        if left >= all {
+            return wanted;
+        }
+        let part = |count: usize| {
+            let part = u128::from(whole(count)) * u128::from(left) / u128::from(all);
+            usize::try_from(part.max(u128::from(TO_RECEIVERS_LEAST))).unwrap_or(usize::MAX).min(count)
+        };
+        ToReceivers { attempts: part(wanted.attempts), slow: part(wanted.slow), kept: part(wanted.kept) }
+    }
+
     /// What is wrong, for the log and `doctor`; none where they suffice.
     pub fn lack(&self) -> Option<String> {
         let (most, needed, Places { merchants, operators }) = (self.most, self.needed(), self.places());
+        let callbacks = self.to_receivers().whole();
         (most < needed).then(|| {
             format!(
-                "this process may open {most} files and the settings call for {needed}, so merchants have {merchants} connections at once, and \
-                 operators {operators}: raise the limit (systemd: LimitNOFILE={needed}) or lower limits.connections"
+                "this process may open {most} files and the settings call for {needed}, so merchants have {merchants} connections at once, operators \
+                 {operators}, and callbacks {callbacks}: raise the limit (systemd: LimitNOFILE={needed}), or lower limits.connections, \
+                 callback_concurrency and callback_concurrency_slow"
             )
         })
     }
@@ -128,14 +166,15 @@ pub fn outlive_file_size_limit() -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    const WANTED: Connections = Connections { of_each_listener: 4_000, to_receivers: 600 };
+    const WANTED: Connections =
+        Connections { of_each_listener: 4_000, to_receivers: ToReceivers { attempts: 100, slow: 400, kept: 100 } };
 
     #[test]
     fn too_few_files_are_a_sentence_with_the_figures() {
         let of = |most| OpenFiles { most, wanted: WANTED };
         assert_eq!(of(8_728).lack(), None);
         let said = of(1_024).lack().expect("too few");
-        for part in ["1024", "8728", "merchants have 336 connections", "LimitNOFILE"] {
+        for part in ["1024", "8728", "merchants have 336 connections", "callbacks 446", "LimitNOFILE"] {
             assert!(said.contains(part), "{part}: {said}");
         }
     }
@@ -150,6 +189,26 @@ mod tests {
         assert_eq!(some, [(4_000, 4_000), (4_000, 4_000), (4_000, 1_999), (2_526, 842), (336, 112), (8, 8)]);
         let few = OpenFiles { most: 64, wanted: Connections { of_each_listener: 2, ..WANTED } };
         assert_eq!(few.places(), Places { merchants: 2, operators: 2 }, "never more than the settings say");
+    }
+
+    #[test]
+    fn where_files_are_few_receivers_have_what_the_listeners_leave_and_all_together_suffice() {
+        let to_receivers = |most| {
+            let ToReceivers { attempts, slow, kept } = OpenFiles { most, wanted: WANTED }.to_receivers();
+            (attempts, slow, kept)
+        };
+        let some = [u64::MAX, 8_728, 4_096, 1_024, 512, 256, 64].map(to_receivers);
+        let all = (100, 400, 100);
+        assert_eq!(some, [all, all, all, (74, 298, 74), (32, 128, 32), (10, 42, 10), (4, 4, 4)]);
+        for most in (256..9_000).step_by(7) {
+            let files = OpenFiles { most, wanted: WANTED };
+            let Places { merchants, operators } = files.places();
+            let sum = files.to_receivers().whole() + whole(merchants + operators) + OTHER_FILES;
+            assert!(sum <= most, "{sum} of {most}");
+        }
+        let few = ToReceivers { attempts: 1, slow: 2, kept: 3 };
+        let files = OpenFiles { most: 64, wanted: Connections { of_each_listener: 2, to_receivers: few } };
+        assert_eq!(files.to_receivers(), few, "never more than the settings say");
     }
 
     #[test]

@@ -31,8 +31,8 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::datadir::{self, DataDir, DataLock};
+use crate::dispatch::Dispatcher;
 use crate::dispatch::egress::Egress;
-use crate::dispatch::{DispatchSettings, Dispatcher};
 use crate::listen::tls::Certificate;
 use crate::listen::{self, AddressLimit, ListenSettings, RequestLimit, Upload};
 use crate::log::{LogGuard, LogSink};
@@ -49,6 +49,7 @@ pub mod chain;
 pub mod dangers;
 mod database;
 pub mod deployment_settings;
+mod dispatching;
 pub mod durability;
 mod housekeeping;
 mod initialise;
@@ -142,7 +143,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let (listen, operator_listen) = (merchants.local_addr()?, operators.local_addr()?);
 
     let edge = Arc::new(open_edge(&config, app.clone(), surroundings.log.clone())?);
-    let mut dispatch = dispatch_settings(&config)?;
+    let mut dispatch = dispatching::dispatch_settings(&config)?;
     dispatch.who = nodes::who(&app, &data, listen, &config)?;
     let egress = dispatch.egress();
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
@@ -375,32 +376,6 @@ fn edge_settings(config: &Config) -> anyhow::Result<EdgeSettings> {
 
 fn budget(config: &Config) -> Budget {
     Budget { per_s: config.failed_auth_per_s, burst: config.failed_auth_burst, limit_loopback: config.limit_loopback }
-}
-
-fn dispatch_settings(config: &Config) -> anyhow::Result<DispatchSettings> {
-    // Named by its setting here, where the dispatcher knows the bytes alone.
-    callback_roots(config)?;
-    let extra_roots = way_out::extra_roots(config)?;
-    Ok(DispatchSettings {
-        prefixes: prefixes(config)?,
-        schedule: config.callback_schedule.clone(),
-        order_hold_ms: i64::try_from(config.order_hold.0.as_millis()).context("order_hold is too long")?,
-        allow_private: config.allow_private_callbacks,
-        allowed_ports: config.callback_ports.clone(),
-        route: way_out(config)?,
-        concurrency: config.callback_concurrency,
-        per_merchant: config.callback_concurrency_per_merchant,
-        per_application: config.callback_concurrency_per_application,
-        slow: config.callback_concurrency_slow,
-        per_application_per_s: Some(config.callback_rate_per_s).filter(|rate| *rate > 0),
-        connect_timeout: config.callback_connect_timeout.0,
-        deadline: config.callback_deadline.0,
-        drain_grace: config.limits.drain_timeout.0.mul_f32(0.8),
-        extra_roots,
-        lease: config.dispatch_lease.0,
-        look_every: config.dispatch_poll.0,
-        ..DispatchSettings::default()
-    })
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>> + Send>>;

@@ -43,6 +43,8 @@ pub(crate) struct Report {
     pub(crate) phases: Phases,
     /// None where nothing went over a connection.
     pub(crate) bytes: Option<AttemptBytes>,
+    /// It was never begun, for a lack of ours: nothing of it says anything of the endpoint.
+    pub(crate) is_ours: bool,
 }
 
 /// What is sent: the headers but for `Host`, and the event's own bytes.
@@ -116,6 +118,7 @@ impl Progress {
             detail: ending.detail,
             took,
             phases,
+            is_ours: ending.is_ours,
             bytes: self.bytes(),
         }
     }
@@ -135,15 +138,16 @@ impl Progress {
 pub(super) struct Ending {
     outcome: Outcome,
     detail: String,
+    is_ours: bool,
 }
 
 fn ending(outcome: Outcome, detail: impl Into<String>) -> Ending {
-    Ending { outcome, detail: detail.into() }
+    Ending { outcome, detail: detail.into(), is_ours: false }
 }
 
 impl From<Unreached> for Ending {
-    fn from(Unreached { outcome, detail }: Unreached) -> Self {
-        Self { outcome, detail }
+    fn from(Unreached { outcome, detail, is_ours }: Unreached) -> Self {
+        Self { outcome, detail, is_ours }
     }
 }
 

@@ -29,7 +29,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::egress::{Egress, EgressRefused, Target};
-use super::faults::{self, Stage};
+use super::faults::{self, NotConnected, Stage};
 use super::idle::{Answered, IdleConnections, IdleKey, Taken};
 use super::names::Names;
 use super::route::{LastAnswered, Route};
@@ -51,10 +51,12 @@ const TARGETS_MAX: usize = 4_096;
 pub(super) struct Unreached {
     pub(super) outcome: Outcome,
     pub(super) detail: String,
+    /// Nothing was begun, for a lack of ours.
+    pub(super) is_ours: bool,
 }
 
 fn unreached(outcome: Outcome, detail: impl Into<String>) -> Unreached {
-    Unreached { outcome, detail: detail.into() }
+    Unreached { outcome, detail: detail.into(), is_ours: false }
 }
 
 /// The work of a connection. It goes on while somebody who wants something of it waits in [`Works::until`]: a task of its own would be
@@ -141,7 +143,7 @@ impl Connector {
             names: Names::default(),
             connect_timeout: settings.connect_timeout,
             tls,
-            idle: Mutex::default(),
+            idle: Mutex::new(IdleConnections::of(settings.kept)),
             targets: Mutex::default(),
         })
     }
@@ -256,7 +258,9 @@ impl Connector {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
             last = match timeout(part, self.route.connect(*address, part, &self.names, &self.proxy_at)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
-                Ok(Err(why)) => unreached(Outcome::ConnectFailed, why),
+                Ok(Err(NotConnected { why, is_ours })) => {
+                    Unreached { is_ours, ..unreached(Outcome::ConnectFailed, why) }
+                }
                 Err(_) => {
                     let towards = self.route.towards(*address);
                     unreached(Outcome::ConnectFailed, faults::connecting_took_too_long(&towards))

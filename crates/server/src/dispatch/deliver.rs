@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use countersign_domain::ids::{EventNo, prefix};
 use countersign_domain::lanes::{Fence, Lane};
@@ -18,7 +18,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use super::attempt::{self, Letter};
-use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
+use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, SAID_EVERY};
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 
 /// Names of the headers that are sent.
@@ -140,8 +140,25 @@ impl Dispatcher {
         }
         self.meters.begins(&event, now);
         let report = attempt::make(&self.connector, url, letter, self.settings.deadline, now).await;
+        if report.is_ours {
+            return self.lacking(&report.detail);
+        }
         self.attempts.fetch_add(1, Ordering::SeqCst);
         self.record(&event, fence, &known, url, (now, report)).await
+    }
+
+    /// There was no file, or no memory, for a connection. That is no attempt, and says nothing of the endpoint: the callback waits.
+    fn lacking(&self, detail: &str) -> Ended {
+        // What is kept for later attempts is of use now.
+        self.connector.keep_none();
+        let due = self.lacks.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now().into_std());
+        if let Some(waiting) = due {
+            tracing::warn!(
+                waiting,
+                "Callbacks wait, since this process has no file or no memory for a connection: {detail}"
+            );
+        }
+        Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) }
     }
 
     /// Signs the event's bytes afresh.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use countersign_domain::delivery::Outcome;
+use rustix::io::Errno;
 
 use crate::tls_fault;
 
@@ -38,15 +39,32 @@ pub(super) fn too_late(stage: Stage, deadline: Duration) -> String {
     format!("the deadline of {deadline:?} passed while {}", stage.doing())
 }
 
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NotConnected {
+    pub(super) why: String,
+    /// It was never begun: this process, or this machine, has no file or no memory for it. No endpoint can help that.
+    pub(super) is_ours: bool,
+}
+
+impl From<String> for NotConnected {
+    fn from(why: String) -> Self {
+        Self { why, is_ours: false }
+    }
+}
+
 /// No connection to this address.
-pub(super) fn not_connected(address: SocketAddr, error: &io::Error) -> String {
-    match error.kind() {
+pub(super) fn not_connected(address: SocketAddr, error: &io::Error) -> NotConnected {
+    let is_ours = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    let is_ours = Errno::from_io_error(error).is_some_and(|errno| is_ours.contains(&errno));
+    let why = match error.kind() {
         ErrorKind::ConnectionRefused => format!("{address}: the connection was refused; nobody listens there"),
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => format!("{address}: there is no way to it"),
         ErrorKind::ConnectionReset => format!("{address}: the connection was reset as soon as it was made"),
         ErrorKind::TimedOut => connecting_took_too_long(&address.to_string()),
         _ => format!("{address}: {error}"),
-    }
+    };
+    NotConnected { why, is_ours }
 }
 
 /// The time for connecting is over.

@@ -88,17 +88,24 @@ pub(super) struct IdleConnections<C> {
     lanes: HashMap<IdleKey, Lane<C>>,
     /// In all.
     count: usize,
+    /// At most.
+    most: usize,
     /// When they were last looked through.
     swept_at: Option<Instant>,
 }
 
 impl<C> Default for IdleConnections<C> {
     fn default() -> Self {
-        Self { lanes: HashMap::default(), count: 0, swept_at: None }
+        Self::of(IDLE_TOTAL_MAX)
     }
 }
 
 impl<C> IdleConnections<C> {
+    /// So many at most, in all.
+    pub(super) fn of(most: usize) -> Self {
+        Self { lanes: HashMap::default(), count: 0, most, swept_at: None }
+    }
+
     /// One to this address, if one may be used again.
     pub(super) fn take(&mut self, key: &IdleKey, now: Instant) -> Option<Taken<C>> {
         let lane = self.lanes.get_mut(key)?;
@@ -146,7 +153,7 @@ impl<C> IdleConnections<C> {
     /// Lets one wait whose request was answered. Given back, to be closed, where there is no room, or where its endpoint does not keep connections.
     #[must_use]
     pub(super) fn put(&mut self, key: &IdleKey, connection: C, now: Instant, answered: Answered) -> Option<C> {
-        let is_full = self.count >= IDLE_TOTAL_MAX;
+        let is_full = self.count >= self.most;
         let lane = self.lane(key);
         lane.trust = match lane.trust {
             Trust::Closes { until } if now < until => return Some(connection),

@@ -27,6 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
+use crate::app::trouble::RepeatedWarning;
 
 mod answer_quota;
 mod attempt;
@@ -169,6 +170,8 @@ pub struct Dispatcher {
     trials: trial::Trials,
     /// Applications that were told of since no secret signs their callbacks.
     unsigned: unsigned::Unsigned,
+    /// That connections could not be begun for a lack of ours is said now and then.
+    lacks: Mutex<RepeatedWarning>,
 }
 
 impl Dispatcher {
@@ -225,6 +228,7 @@ impl Dispatcher {
             attempts: AtomicUsize::new(0),
             trials: trial::Trials::default(),
             unsigned: unsigned::Unsigned::default(),
+            lacks: Mutex::default(),
         })
     }
 

@@ -19,7 +19,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 use zeroize::Zeroizing;
 
-use super::faults;
+use super::faults::{self, NotConnected};
 use super::names::Names;
 use crate::visible::misleads;
 
@@ -217,7 +217,7 @@ impl Route {
         within: Duration,
         names: &Names,
         last: &LastAnswered,
-    ) -> Result<TcpStream, String> {
+    ) -> Result<TcpStream, NotConnected> {
         let Some(proxy) = &self.proxy else {
             return self.sources.connect(address).await.map_err(|error| faults::not_connected(address, &error));
         };
@@ -226,7 +226,7 @@ impl Route {
         let tunnel = proxy.tunnel(tcp, address).await;
         // Also where it refuses: that may be the endpoint's fault.
         request.answered();
-        tunnel
+        Ok(tunnel?)
     }
 
     /// What takes too long where connecting to this address does.
@@ -245,23 +245,23 @@ impl Route {
         end: Instant,
         names: &Names,
         last: &LastAnswered,
-    ) -> Result<(TcpStream, SocketAddr), String> {
+    ) -> Result<(TcpStream, SocketAddr), NotConnected> {
         let found = names.look_up_without_limit(&proxy.host, proxy.port).await;
         let mut found = found.map_err(|error| format!("the proxy {proxy} cannot be looked up: {error}"))?;
         if let Some(at) = found.iter().position(|address| last.is(*address)) {
             found[..=at].rotate_right(1);
         }
-        let mut why = format!("the proxy {proxy} has no address");
+        let mut last_fault = NotConnected::from(format!("the proxy {proxy} has no address"));
         for (address, still) in found.iter().zip((1..=found.len()).rev()) {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
             let fault = match timeout(part, self.sources.connect(*address)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
                 Ok(Err(error)) => faults::not_connected(*address, &error),
-                Err(_) => faults::connecting_took_too_long(&address.to_string()),
+                Err(_) => faults::connecting_took_too_long(&address.to_string()).into(),
             };
-            why = format!("the proxy {fault}");
+            last_fault = NotConnected { why: format!("the proxy {}", fault.why), ..fault };
         }
-        Err(why)
+        Err(last_fault)
     }
 }
 
@@ -391,7 +391,7 @@ mod tests {
 
         let nobody = Names::by(move |_, _| Ok(vec![dead]));
         let why = route.reach(named, within(300), &nobody, &last).await.expect_err("hangs");
-        assert_eq!(why, format!("the proxy {dead}: connecting took too long"));
+        assert_eq!(why, format!("the proxy {dead}: connecting took too long").into());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use countersign_store::nodes::Who;
 use thiserror::Error;
 
 use super::egress::Egress;
+use super::idle::IDLE_TOTAL_MAX;
 use super::route::Route;
 
 /// The longest time for a whole attempt, as shipped (`callback_deadline`): docs/PROTOCOL.md, Callbacks.
@@ -32,6 +33,8 @@ pub struct DispatchSettings {
     pub concurrency: usize,
     /// Attempts at once, in all, that have taken longer than a second.
     pub slow: usize,
+    /// Connections that are kept for the next attempt, in all.
+    pub kept: usize,
     /// Attempts at once for one merchant that have not taken long yet: an institution with its sub-accounts, or a plain merchant.
     pub per_merchant: usize,
     /// Attempts at once for one application.
@@ -66,6 +69,7 @@ impl Default for DispatchSettings {
             route: Route::default(),
             concurrency: 256,
             slow: 1_024,
+            kept: IDLE_TOTAL_MAX,
             per_merchant: 192,
             per_application: 8,
             per_application_per_s: None,

@@ -28,6 +28,7 @@ mod behaviours;
 mod damaged;
 mod dead_and_disabled;
 mod endpoints;
+mod few_files;
 mod handed;
 mod metrics;
 mod neighbours;
