@@ -337,7 +337,7 @@ fn may_pass(error: &Error, server: Server, out_of_range: usize) -> bool {
         }
         // What stands in between answers in its place: that the service is away, or with a page of its own, such as the sign-in page of a network.
         Error::Unreadable { http_status, request_id, .. } => {
-            matches!(http_status, 502..=504 | 520..)
+            matches!(http_status, 502..=504 | 520..=599)
                 || (server == Server::HasAnswered && (*http_status >= 500 || request_id.is_none()))
         }
         // Built wrongly, or newer than this program knows.

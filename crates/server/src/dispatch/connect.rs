@@ -31,7 +31,7 @@ use tokio_rustls::client::TlsStream;
 use super::egress::{Egress, EgressRefused, Target};
 use super::faults::{self, NotConnected, Stage};
 use super::idle::{Answered, IdleConnections, IdleKey, Taken};
-use super::names::Names;
+use super::names::{Names, Unresolved};
 use super::route::{LastAnswered, Route};
 use super::settings::{DispatchError, DispatchSettings};
 use super::stopwatch::Stopwatch;
@@ -51,7 +51,7 @@ const TARGETS_MAX: usize = 4_096;
 pub(super) struct Unreached {
     pub(super) outcome: Outcome,
     pub(super) detail: String,
-    /// Nothing was begun, for a lack of ours.
+    /// An address was not tried, or a name not looked up, for a lack of ours.
     pub(super) is_ours: bool,
 }
 
@@ -173,7 +173,10 @@ impl Connector {
         }
         watch.enter(Stage::LookUp);
         let found = self.names.look_up(target.host(), target.port(), self.connect_timeout).await;
-        let found = found.map_err(|why| unreached(Outcome::DnsFailed, why.to_string()))?;
+        let found = found.map_err(|why| {
+            let is_ours = matches!(&why, Unresolved::Error(error) if faults::is_lack(error));
+            Unreached { is_ours, ..unreached(Outcome::DnsFailed, why.to_string()) }
+        })?;
         watch.stop();
         let mut vetted = self.egress.vet_all(found.iter().copied()).map_err(|why| {
             let shut = found.iter().find(|address| self.egress.vet(address.ip()).is_err());
@@ -254,12 +257,14 @@ impl Connector {
     pub(super) async fn connect(&self, vetted: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Unreached> {
         let end = Instant::now() + self.connect_timeout;
         let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
+        let mut lacks = false;
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
             last = match timeout(part, self.route.connect(*address, part, &self.names, &self.proxy_at)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
                 Ok(Err(NotConnected { why, is_ours })) => {
-                    Unreached { is_ours, ..unreached(Outcome::ConnectFailed, why) }
+                    lacks |= is_ours;
+                    unreached(Outcome::ConnectFailed, why)
                 }
                 Err(_) => {
                     let towards = self.route.towards(*address);
@@ -267,7 +272,7 @@ impl Connector {
                 }
             };
         }
-        Err(last)
+        Err(Unreached { is_ours: lacks, ..last })
     }
 
     /// Keeps a connection whose answer was read to its end, for so long ([`idle_time`]).
@@ -289,7 +294,7 @@ impl Connector {
 
     /// Closes all that wait.
     pub(super) fn keep_none(&self) {
-        let all = std::mem::take(&mut *self.idle());
+        let all = self.idle().take_all();
         drop(all);
     }
 

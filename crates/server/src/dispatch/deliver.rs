@@ -138,27 +138,28 @@ impl Dispatcher {
         if !self.leases.holds(Lane::of(event.application), fence, Instant::now()) {
             return Ended::Again;
         }
-        self.meters.begins(&event, now);
         let report = attempt::make(&self.connector, url, letter, self.settings.deadline, now).await;
         if report.is_ours {
             return self.lacking(&report.detail);
         }
+        self.meters.begins(&event, now);
         self.attempts.fetch_add(1, Ordering::SeqCst);
         self.record(&event, fence, &known, url, (now, report)).await
     }
 
-    /// There was no file, or no memory, for a connection. That is no attempt, and says nothing of the endpoint: the callback waits.
+    /// There was no file, or no memory, for a connection. That is no attempt, and says nothing of the endpoint: its callbacks wait.
     fn lacking(&self, detail: &str) -> Ended {
         // What is kept for later attempts is of use now.
         self.connector.keep_none();
         let due = self.lacks.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now().into_std());
-        if let Some(waiting) = due {
+        if let Some(times) = due {
             tracing::warn!(
-                waiting,
+                times,
                 "Callbacks wait, since this process has no file or no memory for a connection: {detail}"
             );
         }
-        Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) }
+        // Not this one event alone: the next one would lack the same at once.
+        Ended::ApplicationWaits { until: self.app.clock.now().plus_ms(RECHECK_MS) }
     }
 
     /// Signs the event's bytes afresh.

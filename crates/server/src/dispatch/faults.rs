@@ -43,7 +43,7 @@ pub(super) fn too_late(stage: Stage, deadline: Duration) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NotConnected {
     pub(super) why: String,
-    /// It was never begun: this process, or this machine, has no file or no memory for it. No endpoint can help that.
+    /// An address was not tried: this process, or this machine, has no file or no memory for it. No endpoint can help that.
     pub(super) is_ours: bool,
 }
 
@@ -55,8 +55,6 @@ impl From<String> for NotConnected {
 
 /// No connection to this address.
 pub(super) fn not_connected(address: SocketAddr, error: &io::Error) -> NotConnected {
-    let is_ours = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
-    let is_ours = Errno::from_io_error(error).is_some_and(|errno| is_ours.contains(&errno));
     let why = match error.kind() {
         ErrorKind::ConnectionRefused => format!("{address}: the connection was refused; nobody listens there"),
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => format!("{address}: there is no way to it"),
@@ -64,7 +62,13 @@ pub(super) fn not_connected(address: SocketAddr, error: &io::Error) -> NotConnec
         ErrorKind::TimedOut => connecting_took_too_long(&address.to_string()),
         _ => format!("{address}: {error}"),
     };
-    NotConnected { why, is_ours }
+    NotConnected { why, is_ours: is_lack(error) }
+}
+
+/// Whether this process, or this machine, has no file or no memory for it.
+pub(super) fn is_lack(error: &io::Error) -> bool {
+    let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| lacks.contains(&errno))
 }
 
 /// The time for connecting is over.

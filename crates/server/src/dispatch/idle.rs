@@ -94,16 +94,17 @@ pub(super) struct IdleConnections<C> {
     swept_at: Option<Instant>,
 }
 
-impl<C> Default for IdleConnections<C> {
-    fn default() -> Self {
-        Self::of(IDLE_TOTAL_MAX)
-    }
-}
-
 impl<C> IdleConnections<C> {
     /// So many at most, in all.
     pub(super) fn of(most: usize) -> Self {
         Self { lanes: HashMap::default(), count: 0, most, swept_at: None }
+    }
+
+    /// All that wait, to be closed; what is known of endpoints stays.
+    #[must_use]
+    pub(super) fn take_all(&mut self) -> Vec<C> {
+        self.count = 0;
+        self.lanes.values_mut().flat_map(|lane| lane.waiting.drain(..)).map(|idle| idle.connection).collect()
     }
 
     /// One to this address, if one may be used again.
@@ -241,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_connection_of_a_new_endpoint_is_used_again_once_it_has_waited() {
-        let (mut idle, begin) = (IdleConnections::default(), Instant::now());
+        let (mut idle, begin) = (IdleConnections::of(IDLE_TOTAL_MAX), Instant::now());
         let _refused = idle.put(&key(1), 1, begin, TIME);
         let _refused = idle.put(&key(1), 2, begin + SEEN_KEPT / 2, TIME);
         assert_eq!(taken(&mut idle, begin + SEEN_KEPT / 2), None, "it may be closed at any moment");
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_that_closes_under_a_request_keeps_none_for_an_hour() {
-        let (mut idle, begin) = (IdleConnections::default(), Instant::now());
+        let (mut idle, begin) = (IdleConnections::of(IDLE_TOTAL_MAX), Instant::now());
         for number in 0..3 {
             let _refused = idle.put(&key(1), number, begin, TIME);
         }
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn one_that_is_lost_among_very_many_changes_nothing() {
-        let (mut idle, begin) = (IdleConnections::default(), Instant::now());
+        let (mut idle, begin) = (IdleConnections::of(IDLE_TOTAL_MAX), Instant::now());
         let _refused = idle.put(&key(1), 1, begin, SAID);
         assert_eq!(taken(&mut idle, begin), Some((1, false)), "at once, by its word");
         for _ in 0..WENT_WELL_MIN {
@@ -299,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_is_beyond_its_time_keeps_nobody_out() {
-        let (mut idle, begin) = (IdleConnections::default(), Instant::now());
+        let (mut idle, begin) = (IdleConnections::of(IDLE_TOTAL_MAX), Instant::now());
         for number in 0..4 {
             assert_eq!(idle.put(&key(1), number, begin, TIME), None);
         }
@@ -309,8 +310,24 @@ mod tests {
     }
 
     #[test]
+    fn where_all_are_taken_the_bound_and_what_is_known_stay() {
+        let (mut idle, begin) = (IdleConnections::of(3), Instant::now());
+        let _none = idle.lost(&key(9), begin, begin);
+        for round in 0..2 {
+            for port in 1..=4 {
+                let refused = idle.put(&key(port), port, begin, TIME);
+                assert_eq!(refused, (port == 4).then_some(4), "round {round}");
+            }
+            let mut all = idle.take_all();
+            all.sort_unstable();
+            assert_eq!((all, idle.count), (vec![1, 2, 3], 0));
+        }
+        assert_eq!(idle.put(&key(9), 9, begin, TIME), Some(9), "it closes connections under requests");
+    }
+
+    #[test]
     fn what_waits_has_bounds_and_an_end() {
-        let (mut idle, begin) = (IdleConnections::default(), Instant::now());
+        let (mut idle, begin) = (IdleConnections::of(IDLE_TOTAL_MAX), Instant::now());
         for number in 0..100 {
             let _refused = idle.put(&key(1), number, begin, TIME);
         }

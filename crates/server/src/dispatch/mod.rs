@@ -120,7 +120,7 @@ enum Ended {
     Behind { event: EventNo },
     /// It waits after a fault.
     Waits { until: UnixMillis },
-    /// Its application has no key that signs, or could not be read.
+    /// Its application has no key that signs, or could not be read, or there was no file for a connection to its endpoint.
     ApplicationWaits { until: UnixMillis },
     /// All events of its application are held. What came of the attempt that was recorded, where one was.
     Held { last: Option<Outcome> },

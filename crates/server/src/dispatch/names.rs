@@ -8,7 +8,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use foldhash::HashMap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
+
+use super::faults::is_lack;
 
 /// Names whose standing is remembered.
 const NAMES_MAX: usize = 4_096;
@@ -83,8 +85,16 @@ impl fmt::Debug for Names {
 
 impl Default for Names {
     fn default() -> Self {
-        Self::by(|name, port| Ok((name, port).to_socket_addrs()?.collect()))
+        Self::by(|name, port| {
+            let found = (name, port).to_socket_addrs().map_err(|error| lack().unwrap_or(error))?;
+            Ok(found.collect())
+        })
     }
+}
+
+/// Why no file can be had now, where none can: a look-up that fails for that says what it would say of a resolver that is away.
+fn lack() -> Option<io::Error> {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).err().filter(is_lack)
 }
 
 impl Names {

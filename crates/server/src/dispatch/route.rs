@@ -247,7 +247,10 @@ impl Route {
         last: &LastAnswered,
     ) -> Result<(TcpStream, SocketAddr), NotConnected> {
         let found = names.look_up_without_limit(&proxy.host, proxy.port).await;
-        let mut found = found.map_err(|error| format!("the proxy {proxy} cannot be looked up: {error}"))?;
+        let mut found = found.map_err(|error| NotConnected {
+            why: format!("the proxy {proxy} cannot be looked up: {error}"),
+            is_ours: faults::is_lack(&error),
+        })?;
         if let Some(at) = found.iter().position(|address| last.is(*address)) {
             found[..=at].rotate_right(1);
         }
@@ -259,7 +262,8 @@ impl Route {
                 Ok(Err(error)) => faults::not_connected(*address, &error),
                 Err(_) => faults::connecting_took_too_long(&address.to_string()).into(),
             };
-            last_fault = NotConnected { why: format!("the proxy {}", fault.why), ..fault };
+            let (why, is_ours) = (format!("the proxy {}", fault.why), last_fault.is_ours || fault.is_ours);
+            last_fault = NotConnected { why, is_ours };
         }
         Err(last_fault)
     }

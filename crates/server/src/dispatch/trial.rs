@@ -113,6 +113,11 @@ impl Dispatcher {
         let letter = self.letter(&event, &known, signing, next, now);
         let headers = shown(&letter.headers);
         let report = Box::pin(attempt::make(&self.connector, url, letter, self.settings.deadline, now)).await;
+        if report.is_ours {
+            return Err(refused(
+                "this server has no file or no memory for a connection now: look at its limits, and test again",
+            ));
+        }
         let (outcome, took_ms) = (report.outcome.name(), ms_of(report.took));
         tracing::info!(client_id, outcome, detail = %report.detail, took_ms, "A test callback of {client_id} came to {outcome}");
         let tried = Tried {
