@@ -170,6 +170,8 @@ pub async fn run(order: Move, mut tell: impl FnMut(Progress)) -> Result<Report, 
     }
     report.chains = chains::follow(&target).await?;
     let horizon = source.newest_accepted()?;
+    // Whoever dies behind it knows that somebody may serve the copy.
+    source.end(&place)?;
     let horizon = target.complete(to.window_key, (horizon, refuse_ahead_ms), now).await?;
     source.finish(&place)?;
     report.horizon = Some(horizon);
@@ -190,6 +192,9 @@ async fn begin(source: &mut Source, target: &mut Target, id: String, now: UnixMi
         (Some(_), _) => Err(MoveError::Refused(filled(&place))),
         (None, Some(MoveMark::Done(place))) => Err(moved_already(&place)),
         (None, Some(MoveMark::Begun(_)) | None) => {
+            if let Some(other) = source.ending()?.filter(|other| *other != place) {
+                return Err(MoveError::Refused(may_be_complete(&other)));
+            }
             // Another name than that of a move to another database, which can never be completed now.
             source.begin(&id, &place)?;
             target.begin(&id, now).await?;
@@ -201,6 +206,13 @@ async fn begin(source: &mut Source, target: &mut Target, id: String, now: UnixMi
 pub(crate) fn filled(place: &str) -> String {
     format!(
         "the database {place} was filled by a move or a restore of another deployment, or of this one before it was served again: name an empty database"
+    )
+}
+
+fn may_be_complete(place: &str) -> String {
+    format!(
+        "a move of this deployment to {place} was cut off at its end, and that database may be complete and served: run the move to it again; where \
+         it is gone for good, take the deployment back with `countersign serve --serve-moved` first"
     )
 }
 

@@ -85,7 +85,7 @@ pub(crate) const TABLES: &[Table] = &[
     Table {
         name: "setting",
         // What the file says of its own move stays with it.
-        source: "setting WHERE name NOT IN ('move_id', 'moving_to', 'moved_to')",
+        source: "setting WHERE name NOT IN ('move_id', 'moving_to', 'move_ends', 'moved_to')",
         key: &["name"],
         order: "name",
         columns: &[text("name"), text("value")],

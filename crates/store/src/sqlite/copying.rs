@@ -114,7 +114,7 @@ impl SqliteStore {
             transaction.execute(put, params![name, value]).map_err(fault)?;
         }
         transaction
-            .execute("DELETE FROM setting WHERE name IN ('move_id', 'moving_to', 'moved_to')", [])
+            .execute("DELETE FROM setting WHERE name IN ('move_id', 'moving_to', 'move_ends', 'moved_to')", [])
             .map_err(fault)?;
         let raise = "UPDATE replay SET horizon = max(horizon, mark, unknowable_through, ?1,
                      coalesce((SELECT max(stamped_at) FROM nonce), horizon)), boot_id = '', journal_synced = 1";

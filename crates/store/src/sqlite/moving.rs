@@ -19,6 +19,8 @@ use crate::moving::{Cell, Table, read};
 const MOVE_ID: &str = "move_id";
 /// Where a move was begun to. In the way of `serve`, so that nothing is acknowledged here that is not copied.
 const MOVING_TO: &str = "moving_to";
+/// Where a move is about to be finished to: that database may be complete by now.
+const MOVE_ENDS: &str = "move_ends";
 /// Where a move was finished to.
 const MOVED_TO: &str = "moved_to";
 
@@ -86,7 +88,8 @@ fn setting(conn: &Connection, name: &str) -> Result<Option<String>, StoreError> 
 /// Takes a deployment back: from here on no database is its copy, and no move is finished or taken up.
 pub(super) fn take_back(path: &Path) -> Result<(), StoreError> {
     let conn = connect(path, BUSY_MS)?;
-    conn.execute("DELETE FROM setting WHERE name IN (?1, ?2)", [MOVE_ID, MOVING_TO]).map(|_| ()).map_err(fault)
+    let forget = "DELETE FROM setting WHERE name IN (?1, ?2, ?3)";
+    conn.execute(forget, [MOVE_ID, MOVING_TO, MOVE_ENDS]).map(|_| ()).map_err(fault)
 }
 
 impl Source {
@@ -109,6 +112,16 @@ impl Source {
     /// Notes, durably, that a move of this name begins.
     pub(crate) fn begin(&mut self, id: &str, place: &str) -> Result<(), StoreError> {
         self.put(&[(MOVE_ID, id), (MOVING_TO, place)])
+    }
+
+    /// Where a move was about to be finished to, and may have been.
+    pub(crate) fn ending(&self) -> Result<Option<String>, StoreError> {
+        setting(&self.conn, MOVE_ENDS)
+    }
+
+    /// Notes, durably, that the copy is about to be complete.
+    pub(crate) fn end(&mut self, place: &str) -> Result<(), StoreError> {
+        self.put(&[(MOVE_ENDS, place)])
     }
 
     /// Notes, durably, that the deployment lives elsewhere.

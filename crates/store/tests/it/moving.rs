@@ -347,9 +347,19 @@ async fn a_move_that_died_before_it_marked_the_file_marks_it_when_run_again() {
         .expect("goes");
     let target = on_target(&database).await;
     commit(&target, vec![audit("the database is served already")]).await;
+    let other = Database::new().await;
+    let said = refusal(&fresh, &other).await;
+    assert!(said.contains("may be complete and served") && said.contains("--serve-moved"), "{said}");
     let report = move_it(&fresh, &database, 2).await.expect("finishes");
     assert!(report.tables.is_empty());
     assert!(matches!(SqliteStore::move_mark(&file).expect("reads"), Some(MoveMark::Done(_))));
+
+    // One that is taken back is another deployment's file, and may be moved anywhere.
+    SqliteStore::take_back(&file).expect("is taken back");
+    let gone = rusqlite::Connection::open(&file).expect("opens");
+    gone.execute("DELETE FROM setting WHERE name = 'moved_to'", []).expect("goes");
+    drop(gone);
+    move_it(&fresh, &other, 3).await.expect("moves");
 }
 
 #[tokio::test]
