@@ -108,8 +108,8 @@ impl Plan {
     fn asked_min(&self) -> u64 {
         let paces = self.lasts.as_millis() / PACE.as_millis();
         let pace = u64::try_from(paces).unwrap_or(u64::MAX).saturating_mul(HONEST_CLIENTS as u64);
-        // Where places are scarce, half of the honest clients wait for one each time.
-        if self.scarce.is_some() { 20 } else { pace / 2 }
+        // A machine that is busy with something else makes few of them. Where places are scarce, half of the honest clients wait for one each time.
+        if self.scarce.is_some() { 20 } else { pace / 10 }
     }
 }
 

@@ -18,6 +18,11 @@ fn no_file_left() -> Vec<File> {
 #[tokio::test]
 async fn without_a_file_for_a_connection_a_callback_waits_and_its_endpoint_is_charged_with_nothing() {
     let bench = Bench::new().await;
+    // The store has its connections, and this node its lanes, before files are few.
+    let nowhere = bench.owner(Some("http://127.0.0.1:1/".to_owned())).await;
+    bench.emit(&nowhere, "order").await;
+    assert_eq!(bench.deliver().await, 1);
+    bench.enable(&nowhere, false).await;
     let endpoint = receiver().await;
     // By its address, and by a name, for whose look-up there is no file either.
     let named = endpoint.url().replace("127.0.0.1", "localhost");
