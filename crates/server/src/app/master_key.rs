@@ -116,8 +116,12 @@ const fn is_in_use(secret: &SealedSecret) -> bool {
     secret.row.revoked_at.is_none()
 }
 
-/// Whether a secret, or a key of the deployment's own, is sealed under another key than the current one.
+/// Whether a secret, or a key of the deployment's own, is sealed under another key than the current one, or the next one will be.
 pub async fn is_left(app: &App) -> Result<bool, AppError> {
+    // A re-wrap that died after its first write has moved what seals, and nothing else. Whoever goes back from there needs a re-wrap, too.
+    if known(app).await? != app.vault.key_id() {
+        return Ok(true);
+    }
     for own in sealed::ALL {
         if own.sealed_under(&app.store).await?.is_some_and(|key_id| key_id != app.vault.key_id()) {
             return Ok(true);

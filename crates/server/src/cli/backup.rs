@@ -99,14 +99,14 @@ fn unfinished_rewrap(others: &[String]) -> String {
 /// Makes a deployment of a backup.
 pub fn restore(args: &RestoreArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let config = args.data.load(environment)?;
-    let Restored { trailer, place, refused_through, has_key, other_keys } =
+    let Restored { trailer, place, refused_through, is_held, has_key, other_keys } =
         super::small_runtime()?.block_on(backup::restore(&config, &args.file))?;
     let folder = config.data.display();
     if args.json {
         super::say(&format!(
             "{}\n",
             json!({
-                "data": folder.to_string(), "database": place, "backup": trailer, "delivery_held": true,
+                "data": folder.to_string(), "database": place, "backup": trailer, "delivery_held": is_held,
                 "refused_through": refused_through.0, "has_master_key": has_key, "other_master_key_ids": other_keys
             })
         ))?;
@@ -118,11 +118,16 @@ pub fn restore(args: &RestoreArgs, environment: &BTreeMap<String, String>) -> an
     } else {
         format!("Bring the master key {} back first: {folder}/master.key, mode 600.\n", trailer.master_key_id)
     };
+    let callbacks = if is_held {
+        "Callbacks are held: when the deployment that this one takes the place of is down for good, run `countersign delivery release`."
+    } else {
+        "An earlier run of this restore had made all but its last step; callbacks were released since."
+    };
     super::say(&format!(
         "Restored the deployment of {} into {place}.\n\
          {key}{}\
          Requests stamped up to {} are refused, so that none is accepted twice.\n\
-         Callbacks are held: when the deployment that this one takes the place of is down for good, run `countersign delivery release`.\n",
+         {callbacks}\n",
         trailer.taken_at,
         unfinished_rewrap(&other_keys),
         rfc3339(refused_through)

@@ -147,7 +147,7 @@ impl Dispatcher {
         self.record(&event, fence, &known, url, (now, report)).await
     }
 
-    /// There was no file, or no memory, for a connection. That is no attempt, and says nothing of the endpoint: its callbacks wait.
+    /// There was no file, no memory or no address of our own for a connection. That is no attempt, and says nothing of the endpoint: its callbacks wait.
     fn lacking(&self, detail: &str) -> Ended {
         // What is kept for later attempts is of use now.
         self.connector.keep_none();
@@ -155,7 +155,7 @@ impl Dispatcher {
         if let Some(times) = due {
             tracing::warn!(
                 times,
-                "Callbacks wait, since this process has no file or no memory for a connection: {detail}"
+                "Callbacks wait, since this process has no file, no memory or no address for a connection: {detail}"
             );
         }
         // Not this one event alone: the next one would lack the same at once.

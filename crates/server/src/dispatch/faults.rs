@@ -43,7 +43,7 @@ pub(super) fn too_late(stage: Stage, deadline: Duration) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NotConnected {
     pub(super) why: String,
-    /// An address was not tried: this process, or this machine, has no file or no memory for it. No endpoint can help that.
+    /// An address was not tried: this process, or this machine, has no file, no memory or no address of its own for it. No endpoint can help that.
     pub(super) is_ours: bool,
 }
 
@@ -53,8 +53,18 @@ impl From<String> for NotConnected {
     }
 }
 
-/// No connection to this address.
-pub(super) fn not_connected(address: SocketAddr, error: &io::Error) -> NotConnected {
+/// No connection to this address. `has_source`: it was to come from an address that the settings name.
+pub(super) fn not_connected(address: SocketAddr, has_source: bool, error: &io::Error) -> NotConnected {
+    if has_no_end_here(address, has_source, error) {
+        let why = if has_source {
+            format!(
+                "{address}: callback_source_address is none of this machine now, or has no port left for it: {error}"
+            )
+        } else {
+            format!("{address}: this machine has no port left for it: {error}")
+        };
+        return NotConnected { why, is_ours: true };
+    }
     let why = match error.kind() {
         ErrorKind::ConnectionRefused => format!("{address}: the connection was refused; nobody listens there"),
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => format!("{address}: there is no way to it"),
@@ -63,6 +73,16 @@ pub(super) fn not_connected(address: SocketAddr, error: &io::Error) -> NotConnec
         _ => format!("{address}: {error}"),
     };
     NotConnected { why, is_ours: is_lack(error) }
+}
+
+/// Whether a connection finds no address or port on this side. Without a named source, IPv6 says the same of a machine that is on no network of
+/// that family, for which an endpoint may be at fault that has no other address.
+fn has_no_end_here(address: SocketAddr, has_source: bool, error: &io::Error) -> bool {
+    match Errno::from_io_error(error) {
+        Some(Errno::ADDRINUSE) => true,
+        Some(Errno::ADDRNOTAVAIL) => has_source || address.is_ipv4(),
+        _ => false,
+    }
 }
 
 /// Whether this process, or this machine, has no file or no memory for it.
@@ -128,4 +148,30 @@ fn io_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::
         inner = cause.source();
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_has_no_end_here_is_not_the_endpoints_fault() {
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let (v4, v6) = (at("192.0.2.1:443"), at("[2001:db8::1]:443"));
+        for (address, has_source, errno, is_ours) in [
+            (v4, false, Errno::ADDRNOTAVAIL, true),
+            (v4, true, Errno::ADDRNOTAVAIL, true),
+            (v4, true, Errno::ADDRINUSE, true),
+            (v6, true, Errno::ADDRNOTAVAIL, true),
+            (v6, false, Errno::ADDRNOTAVAIL, false),
+            (v6, false, Errno::NETUNREACH, false),
+            (v4, false, Errno::CONNREFUSED, false),
+            (v4, false, Errno::ACCESS, false),
+            (v4, false, Errno::MFILE, true),
+        ] {
+            let found = not_connected(address, has_source, &errno.into());
+            assert_eq!(found.is_ours, is_ours, "{address} {has_source} {errno}: {}", found.why);
+            assert!(found.why.starts_with(&address.to_string()), "{}", found.why);
+        }
+    }
 }

@@ -180,11 +180,8 @@ impl Sources {
 
     /// Connects to an address from ours of its family. Where only the other family has one, nothing goes out from an address that nobody chose.
     async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
-        let (socket, source) = match address {
-            SocketAddr::V4(_) => (TcpSocket::new_v4()?, self.v4.map(IpAddr::V4)),
-            SocketAddr::V6(_) => (TcpSocket::new_v6()?, self.v6.map(IpAddr::V6)),
-        };
-        match source {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        match self.towards(address) {
             Some(source) => {
                 // A port that still waits for late packets of an earlier connection may go to another address.
                 socket.set_reuseaddr(true)?;
@@ -196,6 +193,15 @@ impl Sources {
             None => {}
         }
         socket.connect(address).await
+    }
+
+    /// Ours of the family of this address.
+    fn towards(&self, address: SocketAddr) -> Option<IpAddr> {
+        if address.is_ipv4() { self.v4.map(IpAddr::V4) } else { self.v6.map(IpAddr::V6) }
+    }
+
+    fn not_connected(&self, address: SocketAddr, error: &io::Error) -> NotConnected {
+        faults::not_connected(address, self.towards(address).is_some(), error)
     }
 }
 
@@ -219,7 +225,7 @@ impl Route {
         last: &LastAnswered,
     ) -> Result<TcpStream, NotConnected> {
         let Some(proxy) = &self.proxy else {
-            return self.sources.connect(address).await.map_err(|error| faults::not_connected(address, &error));
+            return self.sources.connect(address).await.map_err(|error| self.sources.not_connected(address, &error));
         };
         let (tcp, at) = self.reach(proxy, Instant::now() + within, names, last).await?;
         let request = TunnelRequest { last, at, has_answered: false };
@@ -259,7 +265,7 @@ impl Route {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
             let fault = match timeout(part, self.sources.connect(*address)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
-                Ok(Err(error)) => faults::not_connected(*address, &error),
+                Ok(Err(error)) => self.sources.not_connected(*address, &error),
                 Err(_) => faults::connecting_took_too_long(&address.to_string()).into(),
             };
             let (why, is_ours) = (format!("the proxy {}", fault.why), last_fault.is_ours || fault.is_ours);

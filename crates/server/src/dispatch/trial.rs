@@ -114,9 +114,8 @@ impl Dispatcher {
         let headers = shown(&letter.headers);
         let report = Box::pin(attempt::make(&self.connector, url, letter, self.settings.deadline, now)).await;
         if report.is_ours {
-            return Err(refused(
-                "this server has no file or no memory for a connection now: look at its limits, and test again",
-            ));
+            let why = "this server has no file, no memory or no address of its own for a connection now";
+            return Err(refused(&format!("{why} ({}): look at its limits, and test again", report.detail)));
         }
         let (outcome, took_ms) = (report.outcome.name(), ms_of(report.took));
         tracing::info!(client_id, outcome, detail = %report.detail, took_ms, "A test callback of {client_id} came to {outcome}");

@@ -279,12 +279,19 @@ fn parts(line: &[u8]) -> (&[u8], Option<&[u8]>) {
 pub fn read_trailer(file: &Path) -> anyhow::Result<Trailer> {
     let advice = "name the file that `countersign backup` made";
     let none = || format!("{} is no backup of Countersign, or its end is missing or damaged: {advice}", file.display());
-    let mut from = match File::open(file) {
+    let unreadable = || format!("{} cannot be read", file.display());
+    // Before it is opened: a pipe would wait for whoever writes into it.
+    let metadata = match std::fs::metadata(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => bail!("{} is not there: {advice}", file.display()),
-        opened => opened.with_context(|| format!("{} cannot be read", file.display()))?,
+        found => found.with_context(unreadable)?,
     };
-    let metadata = from.metadata()?;
     ensure!(!metadata.is_dir(), "{} is a folder: {advice}", file.display());
+    ensure!(
+        metadata.is_file(),
+        "{} is no regular file, and a backup is read from its end: write it to a file first",
+        file.display()
+    );
+    let mut from = File::open(file).with_context(unreadable)?;
     let length = metadata.len();
     from.seek(SeekFrom::Start(length.saturating_sub(TRAILER_BYTES_MAX)))?;
     let mut end = Vec::new();

@@ -144,7 +144,11 @@ fn what_is_no_backup_is_told_from_a_file_that_is_not_there() {
     let place = Place::fresh();
     std::fs::create_dir(place.path("folder")).expect("made");
     std::fs::write(place.path("note"), "not a backup").expect("written");
+    // Nobody writes into it, so whoever opened it would wait for ever.
+    let made = std::process::Command::new("mkfifo").arg(place.path("pipe")).status().expect("runs");
+    assert!(made.success());
     for (file, wanted) in [
+        ("pipe", "pipe is no regular file, and a backup is read from its end: write it to a file first"),
         ("folder", "folder is a folder: name the file that `countersign backup` made"),
         (
             "note",

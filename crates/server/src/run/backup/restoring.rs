@@ -53,6 +53,8 @@ pub struct Restored {
     pub place: Option<String>,
     /// What is stamped by then is refused.
     pub refused_through: UnixMillis,
+    /// Whether callbacks wait to be released. Not where an earlier run of the same restore was cut off at its end and they were since.
+    pub is_held: bool,
     /// Whether the master key is there.
     pub has_key: bool,
     /// The ids of further master keys that something is sealed under still: a re-wrap is not finished.
@@ -84,8 +86,11 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
         ready.map_err(|error| if goes_on { work.unless_damaged(error) } else { error })?;
     // Of a deployment that was in this folder before.
     data.forget_chain_key()?;
-    let (place, refused_through) = match database {
-        Database::Sqlite => (None, give_name(&work.copy, &data.database(), tolerance_ms, &mut || Clock::System.now())?),
+    let (place, refused_through, is_held) = match database {
+        Database::Sqlite => {
+            let horizon = give_name(&work.copy, &data.database(), tolerance_ms, &mut || Clock::System.now())?;
+            (None, horizon, true)
+        }
         Database::Postgres(url) => {
             let chance = Chance::default();
             let mut id = [0; 16];
@@ -111,13 +116,17 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Tra
                     return Err(told);
                 }
             };
-            (Some(report.place), report.horizon.unwrap_or(UnixMillis(now.0 + tolerance_ms + END_MARGIN_MS)))
+            // Nothing is left to be done but to remove the folder, so this need not be known.
+            let held = PostgresStore::peek(&to, &[DELIVERY_HELD]).await.unwrap_or_default();
+            let is_released = matches!(held.as_slice(), [Some(since)] if since.is_empty());
+            let horizon = report.horizon.unwrap_or(UnixMillis(now.0 + tolerance_ms + END_MARGIN_MS));
+            (Some(report.place), horizon, !is_released)
         }
     };
     let left =
         || format!("all is restored, and only {} cannot be removed: remove it, and serve", work.folder.display());
     std::fs::remove_dir_all(&work.folder).with_context(left)?;
-    Ok(Restored { trailer, place, refused_through, has_key: vault.is_some(), other_keys })
+    Ok(Restored { trailer, place, refused_through, is_held, has_key: vault.is_some(), other_keys })
 }
 
 /// Refuses a database that this restore cannot begin in, before anything is unpacked for it.
@@ -181,7 +190,7 @@ pub(super) fn give_name(
 
 /// What is known of a copy that can be given its name, or be moved.
 #[derive(Debug)]
-struct Ready {
+pub(super) struct Ready {
     other_keys: Vec<String>,
     tolerance_ms: i64,
     now: UnixMillis,
@@ -280,7 +289,7 @@ impl Work {
     }
 
     /// Unpacks the backup and makes a deployment of it that sends nothing, unless that was done before.
-    fn make_ready(
+    pub(super) fn make_ready(
         &self,
         config: &Config,
         from: &Path,

@@ -178,3 +178,23 @@ async fn callbacks_come_from_the_address_that_the_settings_name() {
     assert_eq!(attempt.outcome, Outcome::ConnectFailed);
     assert!(attempt.detail.contains("callback_source_address has no address of its family"), "{}", attempt.detail);
 }
+
+#[tokio::test]
+async fn without_its_source_address_a_callback_waits_and_its_endpoint_is_charged_with_nothing() {
+    let endpoint = receiver().await;
+    // Of a range for documentation: it has left this machine since the start, as one that a pair of machines shares does.
+    let gone = Route { proxy: None, sources: from(&["192.0.2.77"]) };
+    let bench = Bench::routed(gone, &endpoint).await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let event = bench.emit(&owner, "1").await;
+    assert_eq!(bench.deliver().await, 0);
+    let row = bench.row(&event).await;
+    assert_eq!((row.state, row.attempts), (DeliveryState::Pending, 0));
+    let tried = bench.dispatcher.try_out(&owner.client_id, &|_| None, &actor()).await.expect_err("is refused");
+    let said = tried.to_string();
+    assert!(said.contains("callback_source_address is none of this machine now"), "{said}");
+    let found = identity::find_application(&bench.app, &owner.client_id).await.expect("the application");
+    let view = bench.dispatcher.view(&found.application).await.expect("this node delivers");
+    assert_eq!((view.breaker, view.in_flight, view.last), (countersign::dispatch::BreakerState::Closed, 0, None));
+    assert!(endpoint.received().is_empty());
+}

@@ -69,3 +69,35 @@ async fn a_copy_that_is_damaged_behind_the_mark_of_its_move_is_named_too() {
     std::fs::remove_dir_all(&work.folder).expect("as told");
     restore(&place.elsewhere("restored", Some(other.url())), &file).await.expect("an empty database takes it");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restore_that_is_repeated_after_its_end_says_whether_callbacks_are_still_held() {
+    let (place, database) = (Place::new().await, Fresh::new().await);
+    let (file, trailer) = place.backup("backup").await;
+    let config = place.elsewhere("restored", Some(database.url()));
+    let data = DataDir::create(&config.data).expect("it can be made");
+    let work = Work::in_folder(&data);
+    // As whoever was killed before the folder was removed has left it, twice.
+    work.make_ready(&config, &file, &trailer, None, false).expect("it is whole");
+    moving::run(place.order(work.copy.clone(), &database.url()), |_| {}).await.expect("it comes to its end");
+    let kept = place.path("kept");
+    let copy_all = |from: &Path, to: &Path| {
+        std::fs::create_dir_all(to).expect("made");
+        for entry in std::fs::read_dir(from).expect("is read") {
+            let entry = entry.expect("is read");
+            std::fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
+        }
+    };
+    copy_all(&work.folder, &kept);
+    assert!(restore(&config, &file).await.expect("nothing is left to do").is_held);
+    assert!(!work.folder.exists());
+
+    let app = open_app(&config, Clock::System, None).await.expect("it opens");
+    let since = app.store.setting(DELIVERY_HELD).await.expect("reads");
+    assert!(since.is_some());
+    let release = Write::MoveSetting { name: DELIVERY_HELD.to_owned(), from: since, to: String::new() };
+    app.store.commit(Batch(vec![release])).await.expect("is released");
+    close_store(&app.store).expect("it closes");
+    copy_all(&kept, &work.folder);
+    assert!(!restore(&config, &file).await.expect("nothing is left to do").is_held);
+}
