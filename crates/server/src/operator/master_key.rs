@@ -19,7 +19,7 @@ pub struct MasterKeyAnswer {
     pub previous_key_id: Option<String>,
     /// The id of the one that new secrets are sealed under.
     pub sealing_key_id: String,
-    /// Whether every secret is under `key_id`.
+    /// Whether every secret is under `key_id`, and the next one will be.
     pub all_rewrapped: bool,
 }
 
