@@ -96,8 +96,10 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     args.cursor.as_deref().map(demand_fit).transpose()?;
     // Until the process ends: two that bring events from one cursor would bring them twice.
     let _lock = args.cursor.as_deref().map(locked).transpose()?;
-    super::small_runtime()?.block_on(follow_until_told(args, &client, &courier, client_id))?;
-    Ok(ExitCode::SUCCESS)
+    match super::small_runtime()?.block_on(follow_until_told(args, &client, &courier, client_id)) {
+        Err(error) if !error.is::<NobodyReads>() => Err(error),
+        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Follows the events until a signal comes and the handler has answered what it works on, or until a second one comes.
@@ -416,8 +418,15 @@ impl Waits {
     }
 }
 
+/// Whoever read what is told has gone, as `head` does. That is no failure, and the end: what is brought from then on, nobody would see.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody reads any more what is told")]
+struct NobodyReads;
+
 fn told(line: &str) -> anyhow::Result<()> {
-    super::say(&format!("{} {line}\n", rfc3339(Clock::System.now())))
+    let is_read = super::say_more(&format!("{} {line}\n", rfc3339(Clock::System.now())))?;
+    ensure!(is_read, NobodyReads);
+    Ok(())
 }
 
 #[cfg(test)]

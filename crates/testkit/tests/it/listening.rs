@@ -363,6 +363,26 @@ async fn it_ends_well_when_it_is_told_to() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_ends_well_once_nobody_reads_what_it_says_and_brings_nothing_more() {
+    let shop = Shop::open().await;
+    let handler = Receiver::start().await.expect("starts");
+    let file = shop.world.folder().join("cursor");
+    let flags = ["--after", "0", "--cursor", file.to_str().expect("a path")];
+    let mut child = shop.listen(&handler.url(), &flags).stdout(Stdio::piped()).spawn().expect("runs");
+    let mut said = BufReader::new(child.stdout.take().expect("is piped"));
+    let mut line = String::new();
+    tokio::task::block_in_place(|| said.read_line(&mut line)).expect("is read");
+    assert!(line.contains("bringing events after seq 0"), "{line}");
+    drop(said);
+    for order in 1..=3 {
+        shop.happens(order).await;
+    }
+    assert_eq!(end_of(&mut child).await.code(), Some(0));
+    assert_eq!(orders(&handler.received()), [pair("order-1", "1")]);
+    assert_eq!(cursor(&file), format!("1 {}\n", shop.client_id), "what was brought is noted");
+}
+
 /// Asks a process to end.
 fn told_to_end(child: &Child, signal: &str) {
     assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().expect("runs").success());
