@@ -110,7 +110,12 @@ pub fn migrate(args: &DataArgs, environment: &BTreeMap<String, String>) -> anyho
     }
     let (state, what) = match Database::of(&config)? {
         Database::Postgres(url) => {
-            let state = runtime.block_on(PostgresStore::migrate(&run::postgres_options(&config, url)?));
+            let options = run::postgres_options(&config, url)?;
+            let state = runtime.block_on(async {
+                let state = PostgresStore::migrate(&options).await?;
+                // A schema alone is not what makes half a deployment one that can be served.
+                PostgresStore::refuse_unfinished(&options).await.map(|()| state)
+            });
             (state.map_err(run::postgres_cannot_be_used)?, "the database".to_owned())
         }
         Database::Sqlite => {

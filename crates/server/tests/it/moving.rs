@@ -171,13 +171,36 @@ fn who_restores_into_a_database_that_is_filled_is_told_of_restores() {
     place.ends(&["backup", "later", "--data", "data"], 0);
     let sentence = refused(&place, &["restore", "later", "--data", "two", "--database-url", &url]);
     assert!(
-        sentence.contains("by a move or a restore") && sentence.ends_with("name an empty database\n"),
+        sentence.contains("was filled by a restore: ") && sentence.ends_with("name an empty database\n"),
         "{sentence}"
     );
     // As after a cut between the last step and the answer.
     let sentence = refused(&place, &["restore", "backup", "--data", "one", "--database-url", &url]);
     assert!(sentence.contains("restored into the database already") && sentence.contains("serve it"), "{sentence}");
     assert!(!place.path("one/restoring").exists(), "nothing is left of it");
+}
+
+#[test]
+fn a_restore_that_was_cut_off_goes_on_from_its_own_folder_alone_and_everybody_says_so() {
+    let (place, target) = (Place::fresh(), Target::new());
+    deployment(&place);
+    place.ends(&["backup", "backup", "--data", "data"], 0);
+    let url = target.url();
+    place.ends(&["migrate", "--data", "x", "--database-url", &url], 0);
+    target.runtime.block_on(target.database.refuse_unless("audit", "action <> 'deployment.init'"));
+    place.ends(&["restore", "backup", "--data", "one", "--database-url", &url], 1);
+
+    for words in [&["migrate", "--data", "two"][..], &["backup", "copy", "--data", "two"]] {
+        let sentence = refused(&place, &[words, &["--database-url", &url]].concat());
+        assert!(sentence.contains("run the same `countersign restore` again from the same data folder"), "{sentence}");
+    }
+    let sentence = refused(&place, &["restore", "backup", "--data", "two", "--database-url", &url]);
+    assert!(sentence.contains("part of a restore that was begun from another data folder"), "{sentence}");
+    assert!(!place.path("two").exists(), "{sentence}");
+
+    target.runtime.block_on(target.database.refuse_no_more("audit"));
+    place.ends(&["restore", "backup", "--data", "one", "--database-url", &url], 0);
+    place.ends(&["migrate", "--data", "two", "--database-url", &url], 0);
 }
 
 #[test]

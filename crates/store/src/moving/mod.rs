@@ -189,7 +189,7 @@ async fn begin(source: &mut Source, target: &mut Target, id: String, now: UnixMi
             // Where the source says that it was done, a failover has lost the end of it. The source was not served since.
             (false, _) => Ok(Left::Copy),
         },
-        (Some(_), _) => Err(MoveError::Refused(filled(&place))),
+        (Some(other), _) => Err(MoveError::Refused(filled(&place, &other))),
         (None, Some(MoveMark::Done(place))) => Err(moved_already(&place)),
         (None, Some(MoveMark::Begun(_)) | None) => {
             if let Some(other) = source.ending()?.filter(|other| *other != place) {
@@ -203,10 +203,22 @@ async fn begin(source: &mut Source, target: &mut Target, id: String, now: UnixMi
     }
 }
 
-pub(crate) fn filled(place: &str) -> String {
-    format!(
-        "the database {place} was filled by a move or a restore of another deployment, or of this one before it was served again: name an empty database"
-    )
+/// Why nothing can be copied into a database that another move or restore has filled, or has begun to.
+pub(crate) fn filled(place: &str, other: &Record) -> String {
+    let by = match (other.is_restore(), other.is_complete) {
+        (true, true) => "was filled by a restore: name an empty database",
+        (true, false) => {
+            "holds part of a restore that was begun from another data folder, of another backup, or before its folder `restoring` was removed: run \
+             that one again from its folder, or name an empty database"
+        }
+        (false, true) => {
+            "was filled by a move of another deployment, or of this one before it was served again: name an empty database"
+        }
+        (false, false) => {
+            "holds part of a move of another deployment, or of this one before it was served again: run that move again, or name an empty database"
+        }
+    };
+    format!("the database {place} {by}")
 }
 
 fn may_be_complete(place: &str) -> String {

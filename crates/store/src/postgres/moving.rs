@@ -37,6 +37,13 @@ pub(crate) struct Record {
     pub(crate) is_complete: bool,
 }
 
+impl Record {
+    /// Whether a restore has begun it, not a move.
+    pub(crate) fn is_restore(&self) -> bool {
+        self.move_id.starts_with(RESTORE)
+    }
+}
+
 /// A database that one move at a time may fill.
 pub(crate) struct Target {
     session: Session,
@@ -70,13 +77,15 @@ pub(super) async fn keep_out(dial: &Dial) -> Result<NoMoves, StoreError> {
 pub(super) async fn refuse_unfinished(dial: &Dial) -> Result<(), StoreError> {
     let session = dial.session().await?;
     match dial.in_time(Box::pin(record(&session))).await? {
-        Some(Record { is_complete: false, move_id }) => {
-            let what = if move_id.starts_with(RESTORE) { "restore" } else { "move" };
+        Some(record) if !record.is_complete => {
+            let what = if record.is_restore() { "restore" } else { "move" };
+            // What a restore goes on with is in its folder.
+            let from = if record.is_restore() { " from the same data folder" } else { "" };
             Err(StoreError::Unfit(format!(
-                "a {what} into this database was begun and is not finished: run the same `countersign {what}` again, or use another database"
+                "a {what} into this database was begun and is not finished: run the same `countersign {what}` again{from}, or use another database"
             )))
         }
-        Some(Record { is_complete: true, .. }) | None => Ok(()),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -89,7 +98,7 @@ pub(super) async fn refuse_filled(dial: &Dial) -> Result<(), StoreError> {
     let target = Target { session: dial.session().await?, place: dial.place() };
     dial.in_time(Box::pin(async {
         match target.record().await? {
-            Some(_) => Err(StoreError::Unfit(filled(&target.place))),
+            Some(other) => Err(StoreError::Unfit(filled(&target.place, &other))),
             None => target.must_be_empty().await,
         }
     }))

@@ -162,7 +162,13 @@ impl Database {
 
     /// From here on it refuses rows of a table for which `condition` does not hold.
     pub async fn refuse_unless(&self, table: &str, condition: &str) {
-        let alter = format!("ALTER TABLE {table} ADD CHECK ({condition})");
+        let alter = format!("ALTER TABLE {table} ADD CONSTRAINT refused CHECK ({condition})");
+        self.client().await.batch_execute(&alter).await.expect("is altered");
+    }
+
+    /// Takes that back.
+    pub async fn refuse_no_more(&self, table: &str) {
+        let alter = format!("ALTER TABLE {table} DROP CONSTRAINT refused");
         self.client().await.batch_execute(&alter).await.expect("is altered");
     }
 
