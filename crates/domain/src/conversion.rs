@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::ids::OrderId;
 use crate::money::{Amount, Currency, TRANSACTION_MAX, TRANSACTION_MIN};
-use crate::time::UnixMillis;
+use crate::time::{CLOCKS_APART_MS_MAX, UnixMillis};
 
 /// Two currencies that are dealt in: `GT_USDT` is the base `GT`, priced in the quote coin `USDT`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -389,7 +389,9 @@ pub enum QuoteRefused {
 impl Quote {
     /// Whether it may be carried out now on these terms.
     pub fn accepts(&self, terms: &Terms, now: UnixMillis) -> Result<(), QuoteRefused> {
-        if self.order.is_some() || now >= self.expires_at {
+        // One that was promised by a clock that was ahead is not good for as long as that was.
+        let is_of_a_clock_ahead = self.created_at > now.plus_ms(CLOCKS_APART_MS_MAX);
+        if self.order.is_some() || now >= self.expires_at || is_of_a_clock_ahead {
             return Err(QuoteRefused::Expired);
         }
         if (&terms.sell_currency, &terms.buy_currency) != (&self.sell_currency, &self.buy_currency) {

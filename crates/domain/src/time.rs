@@ -12,6 +12,9 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub i64);
 
+/// How far, in ms, the clocks of a ready node and of its database may be apart. What is farther ahead of now was made by a clock that was ahead.
+pub const CLOCKS_APART_MS_MAX: i64 = 1_000;
+
 impl UnixMillis {
     /// This instant moved by so many milliseconds; saturates.
     #[must_use]

@@ -8,11 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{CLOCKS_APART_MS_MAX, UnixMillis};
 use countersign_store::batch::TimeSource;
 
-/// A node's own clock may be this far from the database's before the node is not ready, in ms.
-pub const CLOCK_SKEW_MS_MAX: i64 = 1_000;
 /// Measurements that took longer than this tell too little.
 const ROUND_TRIP_MAX: Duration = Duration::from_millis(500);
 /// Measurements that are remembered; the one with the shortest round trip counts.
@@ -94,7 +92,7 @@ impl Clock {
 /// What is wrong with a clock that is so far ahead, in ms; none if it is near enough.
 pub fn skewed(ahead_ms: i64) -> Option<String> {
     let (off, way) = (ahead_ms.saturating_abs(), if ahead_ms > 0 { "ahead of" } else { "behind" });
-    (off > CLOCK_SKEW_MS_MAX).then(|| {
+    (off > CLOCKS_APART_MS_MAX).then(|| {
         format!("the clock of this machine is {off} ms {way} the database's; set it right, and keep it so by NTP")
     })
 }

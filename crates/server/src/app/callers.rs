@@ -49,7 +49,7 @@ pub const FRESH: Duration = Duration::from_millis(900);
 /// Nobody else changes anything: what is kept is always good.
 const ALWAYS: u64 = u64::MAX;
 
-/// A secret that has ended so long ago is left shut: no clock goes back that far.
+/// A secret that has ended so long ago is left shut: few clocks go back that far, and then the application is read again.
 const ENDED_FOR_GOOD_MS: i64 = 60_000;
 /// As long as a Payment API Secret is.
 const SECRET_BYTES: usize = 67;
@@ -202,6 +202,11 @@ impl Callers {
         self.shard(client_id).read().unwrap_or_else(PoisonError::into_inner).known.get(client_id).cloned()
     }
 
+    /// What is kept of it, as far as that is all there is to know at `now`.
+    fn get_at(&self, client_id: &str, now: UnixMillis) -> Option<Arc<KnownApplication>> {
+        self.get(client_id).filter(|known| known.holds_from <= now)
+    }
+
     /// Keeps what was read after [`Callers::changes`] said `changes`; where it has changed since, a slower reader would bring an
     /// older state back, and a revoked secret with it.
     fn keep(&self, known: &Arc<KnownApplication>, changes: u64) {
@@ -230,7 +235,9 @@ impl App {
     /// An application by its ClientId, kept after the first read.
     pub async fn known_application(&self, client_id: &str) -> Result<Option<Arc<KnownApplication>>, AppError> {
         let freshness = self.callers.freshness();
-        let Some(known) = self.callers.get(client_id) else { return self.read_application(client_id, None).await };
+        let Some(known) = self.callers.get_at(client_id, self.clock.now()) else {
+            return self.read_application(client_id, None).await;
+        };
         if self.callers.is_still(freshness)
             || self.store.application_revision(client_id).await? == Some(known.application.revision)
         {
@@ -250,7 +257,7 @@ impl App {
         let claimed = decode_signature(headers.signature);
         let mut check = Check { headers, body, now, claimed: claimed.as_ref(), cost: Cost::default(), proof: 0 };
         let freshness = self.callers.freshness();
-        let kept = self.callers.get(headers.client_id);
+        let kept = self.callers.get_at(headers.client_id, now);
         let is_proved = kept.as_ref().is_some_and(|known| check.proves(known));
         if let Some(known) = kept.as_ref().filter(|_| is_proved) {
             if self.callers.is_still(freshness)
@@ -323,14 +330,18 @@ impl App {
         let (is_enabled, goes_out) = (view.is_enabled(), view.goes_out());
         let ApplicationView { application, merchant, tenant_id, secrets, .. } = view;
         let ended = self.clock.now().plus_ms(-ENDED_FOR_GOOD_MS);
+        let (secrets, long_ended): (Vec<_>, Vec<_>) = secrets
+            .into_iter()
+            .filter(|s| s.revoked_at.is_none())
+            .partition(|s| s.not_after.is_none_or(|end| ended < end));
+        let holds_from = if long_ended.is_empty() { UnixMillis(i64::MIN) } else { ended };
         let keys = secrets
             .into_iter()
-            .filter(|s| s.revoked_at.is_none() && s.not_after.is_none_or(|end| ended < end))
             .map(|s| open(&self.vault, &self.uses, &application.client_id, s))
             .collect::<Result<Vec<_>, _>>()?;
         let rate = application.rate_limit_per_s.unwrap_or(self.policy.rate_limit_per_s);
         let limiter = self.callers.limiter(&application.client_id, rate);
-        Ok(KnownApplication { application, merchant, tenant_id, is_enabled, goes_out, keys, limiter })
+        Ok(KnownApplication { application, merchant, tenant_id, is_enabled, goes_out, keys, holds_from, limiter })
     }
 }
 

@@ -21,6 +21,8 @@ pub mod audit_log;
 pub mod bell;
 pub mod callers;
 pub mod causes;
+#[cfg(test)]
+mod clock_ahead_tests;
 pub mod concurrency_limit;
 pub mod conversion;
 pub mod convert;

@@ -273,9 +273,12 @@ async fn decide(
         return Ok((machine::advance(&before.order, Mover::BackEnd, step, now)?, now, None));
     }
     let head = app.store.rule_head(owner.tenant, owner.no, None).await?;
+    let clock = app.clock.now();
+    // By the clock, as whoever asks is told: an order does not expire sooner for a version that a clock made which was ahead.
+    let mut moved = machine::advance(&before.order, Mover::BackEnd, step, clock)?;
     // A node whose clock is behind must not miss a version that was acknowledged.
-    let now = head.as_ref().map_or(app.clock.now(), |head| app.clock.now().max(head.last.created_at));
-    let mut moved = machine::advance(&before.order, Mover::BackEnd, step, now)?;
+    let now = head.as_ref().map_or(clock, |head| clock.max(head.last.created_at));
+    moved.paid_at = Some(now);
     let version = head.as_ref().and_then(|head| rules::in_force(head, now));
     let amount = moved.actual_amount.unwrap_or(moved.content.amount);
     let fee = fees::fix(amount, &moved.content.currency, version, app.policy.markup_unit);

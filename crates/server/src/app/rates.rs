@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use countersign_domain::conversion::{Limits, Pair};
 use countersign_domain::money::Amount;
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{CLOCKS_APART_MS_MAX, UnixMillis};
 use countersign_store::batch::{Batch, Conflict, Key, Write};
 use countersign_store::contract::{CommitError, Cursor};
 use countersign_store::conversion::{ConvertWrite, RateRow};
@@ -26,8 +26,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const PAGE: u32 = 500;
 /// How often a rate is set anew because of others who set it at the same time: nodes, since within one they take turns.
 const TRIES_MAX: u32 = 16;
-/// How far a rate may be ahead of now: as far as the clocks of a ready node and its database are apart.
-const AHEAD_MS_MAX: i64 = 1_000;
 /// Rates that became too old.
 pub const GONE_STALE: &str = "countersign_rates_gone_stale_total";
 
@@ -45,7 +43,7 @@ impl PricePolicy {
     pub fn is_stale(&self, rate: &RateRow, now: UnixMillis) -> bool {
         let age_ms = now.0.saturating_sub(rate.updated_at.0);
         let age = Duration::from_millis(u64::try_from(age_ms).unwrap_or(0));
-        age >= self.rate_max_age || age_ms < -AHEAD_MS_MAX || rate.stale_told == rate.revision
+        age >= self.rate_max_age || age_ms < -CLOCKS_APART_MS_MAX || rate.stale_told == rate.revision
     }
 }
 

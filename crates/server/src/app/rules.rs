@@ -2,7 +2,7 @@
 
 use countersign_domain::ids::TenantNo;
 use countersign_domain::rules::{self, MarkupRefused, RuleAsk, RuleHead, RuleRefused, RuleVersion};
-use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_domain::time::{CLOCKS_APART_MS_MAX, RuleZone, UnixMillis, rfc3339};
 use countersign_protocol::sentence::of_field;
 use countersign_store::batch::{Batch, Conflict, Guard, Write};
 use countersign_store::contract::{ClaimKey, CommitError, MerchantKind, MerchantRow, RuleFilter, RulePage, Store};
@@ -129,15 +129,34 @@ fn decide(
         Making::Upgrade => rules::upgrade,
         Making::Create => rules::create,
     };
-    let now = app.clock.now().max(not_before);
-    make(head, &change.ask, now, app.chance.config_bits(now)).map_err(|refused| match refused {
+    let (clock, zone) = (app.clock.now(), &app.policy.rule_zone);
+    let now = clock.max(not_before);
+    let made = make(head, &change.ask, now, app.chance.config_bits(now)).map_err(|refused| match refused {
         RuleRefused::Period => {
-            let zone = &app.policy.rule_zone;
+            let now = head.map_or(now, |head| now.max(head.last.created_at));
             let why = format!("{refused}, which is {} in {}", zone.format(now), zone.name());
             AppError::InvalidRulePeriod(of_field("due_date", why))
         }
         RuleRefused::Exists => AppError::FeeRuleExists,
-    })
+    })?;
+    demand_its_own_time(&made, clock, zone)?;
+    Ok(made)
+}
+
+/// A version comes after what was made and paid before it, also where a clock that was ahead made that. Then it cannot begin at an instant before
+/// that and after now: it would be in force at once. Refused, since that may be another fee for as long as the clock was ahead.
+fn demand_its_own_time(version: &RuleVersion, clock: UnixMillis, zone: &RuleZone) -> Result<(), AppError> {
+    let is_ahead = version.created_at > clock.plus_ms(CLOCKS_APART_MS_MAX);
+    if !is_ahead || version.effective_at <= clock || version.effective_at >= version.created_at {
+        return Ok(());
+    }
+    let why = format!(
+        "must be {} in {} or later, or not in the future: a version or a payment of this sub-account was made just before that, by a clock that was \
+         ahead, and no version can begin between now and then",
+        zone.format(version.created_at.plus_ms(999)),
+        zone.name()
+    );
+    Err(AppError::InvalidRulePeriod(of_field("effective_date", why)))
 }
 
 fn audit(

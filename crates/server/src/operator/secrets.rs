@@ -139,7 +139,7 @@ fn parse_overlap(body: &[u8]) -> Result<i64, Problem> {
     Ok(whole(&Fields::parse(body)?, "overlap_s", 0, OVERLAP_S_MAX)?.unwrap_or(OVERLAP_S_DEFAULT))
 }
 
-/// Makes a further secret, shown this once. The ones before it end after `overlap_s`. At most 3 are live.
+/// Makes a further secret, shown this once. The ones before it end after `overlap_s`; with 0 they are revoked. At most 3 are live.
 #[utoipa::path(post, path = "/operator/v1/applications/{client_id}/secrets", tag = "Secrets", operation_id = "rotate_secret",
     params(("client_id" = String, Path, description = "The ClientId")), request_body = RotationRequest,
     responses((status = 200, body = NewSecretAnswer), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]

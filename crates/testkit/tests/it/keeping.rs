@@ -105,7 +105,7 @@ async fn a_spoiled_secret_demands_the_old_master_key_until_it_is_revoked() {
     assert_eq!(rewrap().await["unreadable"], json!([secret_id]));
     assert_eq!(shown().await["all_rewrapped"], json!(false));
     let of = format!("/applications/{}/secrets", signer.client_id);
-    server.access.provision("POST", &of, json!({ "overlap_s": 0 })).await.expect("is rotated");
+    server.access.provision("POST", &of, json!({ "overlap_s": 60 })).await.expect("is rotated");
     let revoke = format!("/operator/v1{of}/{secret_id}");
     assert_eq!(server.access.call("DELETE", &revoke, None).await.expect("answers").status, 200);
     let done = rewrap().await;

@@ -59,6 +59,9 @@ pub struct KnownApplication {
     pub goes_out: bool,
     /// Its secrets that are not revoked, newest first.
     pub keys: Vec<LiveKey>,
+    /// Before this instant it is to be read again: a secret was left out that had ended by the clock of the time, and that lives where the clock
+    /// has gone back since.
+    pub(super) holds_from: UnixMillis,
     pub(super) limiter: Option<Arc<DefaultDirectRateLimiter>>,
 }
 

@@ -60,6 +60,7 @@ fn known(revision: i64) -> Arc<KnownApplication> {
         is_enabled,
         goes_out,
         keys: Vec::new(),
+        holds_from: UnixMillis(i64::MIN),
         limiter: None,
     })
 }

@@ -224,8 +224,8 @@ pub async fn list_secrets(app: &App, client_id: &str) -> Result<Vec<SeenSecret>,
 }
 
 /// Makes a further secret; the ones before it end after `overlap_s`, or earlier where they were to.
-/// Callbacks go on being signed with the one that signs them now, as long as it lives. Where they end at once, that is answered when no node accepts
-/// them any more.
+/// Callbacks go on being signed with the one that signs them now, as long as it lives. Where they end at once they are revoked, so that no clock that
+/// goes back brings one of them to life again, and that is answered when no node accepts them any more.
 pub async fn rotate_secret(
     app: &App,
     client_id: &str,
@@ -240,22 +240,26 @@ pub async fn rotate_secret(
         let signing = signing(&view.secrets, now);
         let ends = |s: &SecretRow| Some(s.not_after.map_or(end, |e| e.min(end)));
         let chosen = |s: &SecretRow| signing == Some(s.secret_id.as_str());
-        let ended: Vec<SecretRow> = before
-            .iter()
-            .map(|s| SecretRow { not_after: ends(s), signs_callbacks: chosen(s), ..(*s).clone() })
-            .collect();
+        let others_end_at = before.iter().filter_map(|s| ends(s)).max();
+        let ended: Vec<SecretRow> = if overlap_s == 0 {
+            let revoked = |s: &SecretRow| SecretRow { revoked_at: Some(now), signs_callbacks: false, ..s.clone() };
+            view.secrets.iter().map(revoked).collect()
+        } else {
+            let ending = |s: &SecretRow| SecretRow { not_after: ends(s), signs_callbacks: chosen(s), ..s.clone() };
+            before.iter().map(|s| ending(s)).collect()
+        };
         let live_after = 1 + ended.iter().filter(|s| s.is_live(now)).count();
         if live_after > LIVE_SECRETS_MAX {
             return Err(AppError::AlreadyExists(format!(
                 "this application has {LIVE_SECRETS_MAX} live secrets, which is the most: retire one that nobody uses any more (POST .../retire, \
-                 `countersign secret retire`), or revoke one; overlap_s 0 would end all of them at once"
+                 `countersign secret retire`), or revoke one; overlap_s 0 would revoke all of them at once"
             )));
         }
         // Newest is newest, whatever the clock does: an instant after every secret before it.
         let at = view.secrets.iter().map(|s| s.created_at.plus_ms(1)).fold(now, UnixMillis::max);
         let (row, plain) = new_secret(app, &view.application, at, before.is_empty());
-        let others_end_at = ended.iter().filter_map(|s| s.not_after).max();
-        let long_ended = view.secrets.iter().filter(|s| s.not_after.is_some_and(|e| e.0 < now.0 - ENDED_LISTED_MS));
+        let is_long_over = |s: &&SecretRow| s.not_after.is_some_and(|e| e.0 < now.0 - ENDED_LISTED_MS);
+        let long_ended = view.secrets.iter().filter(is_long_over).filter(|_| overlap_s > 0);
         let forgotten = long_ended.map(|s| SecretRow { revoked_at: s.not_after, signs_callbacks: false, ..s.clone() });
         let ended: Vec<SecretRow> = ended.into_iter().chain(forgotten).collect();
         let made = MadeSecret { row, plain, others_end_at };

@@ -1,0 +1,194 @@
+//! What a clock leaves behind that was ahead for a while and is right again.
+
+use countersign_domain::conversion::{Given, Limits, Pair, QuoteRefused, Terms};
+use countersign_domain::money::Amount;
+use countersign_domain::payment_order::{PaymentStatus, Step};
+use countersign_domain::rules::{Markup, RuleAsk, RuleVersion};
+use countersign_domain::time::UnixMillis;
+use countersign_store::contract::{ApplicationView, MerchantRow};
+use rust_decimal::Decimal;
+
+use super::callers::CallbackKeys;
+use super::conversion::{Conversion, PriceAsk, convert, preview};
+use super::error::AppError;
+use super::fixtures::{Deployment, application, claim, nobody, ordered};
+use super::identity::{
+    NewApplication, NewMerchant, Standing, create_application, create_merchant, find_application, find_merchant,
+    list_secrets, rotate_secret,
+};
+use super::payment_orders::{advance, currency};
+use super::rates::{self, Wanted};
+use super::rules::{Making, RuleChange, change};
+use super::{App, identity};
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// An institution's application, and its sub-account.
+async fn bank(app: &App) -> (ApplicationView, MerchantRow) {
+    let institution = Standing::Institution { base_r: Decimal::ZERO, base_f: Amount::ZERO };
+    for (id, standing) in [("bank", institution), ("shop", Standing::SubAccountOf("bank".to_owned()))] {
+        let new = NewMerchant { merchant_id: Some(id.to_owned()), name: id.to_owned(), standing, user_id: None };
+        create_merchant(app, &new, &|_| None, &nobody()).await.expect("is made");
+    }
+    let desk = NewApplication {
+        merchant_id: "bank".to_owned(),
+        name: "desk".to_owned(),
+        callback_url: None,
+        endpoint: countersign_store::contract::EndpointSettings::default(),
+    };
+    let made = create_application(app, &desk, &|_| None, &nobody()).await.expect("is made").application;
+    let shop = find_merchant(app, "shop").await.expect("is there");
+    (find_application(app, &made.client_id).await.expect("is there"), shop)
+}
+
+async fn upgraded(
+    app: &App,
+    of: &ApplicationView,
+    nonce: &str,
+    (effective_at, due_at): (UnixMillis, Option<UnixMillis>),
+) -> Result<RuleVersion, AppError> {
+    let markup = Markup::new(Decimal::ONE, Decimal::ZERO).expect("a markup");
+    let ask = RuleAsk { markup, effective_at, due_at };
+    let asked = RuleChange { making: Making::Upgrade, sub_merchant_id: "shop".to_owned(), ask };
+    change(app, &of.merchant, &asked, &claim(&of.application, nonce, app.clock.now()), &nobody()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_can_be_paid_until_it_expires_whenever_the_newest_rule_says_it_was_made() {
+    for deployment in Deployment::on_each_store().await {
+        let app = deployment.open().await;
+        let (desk, shop) = bank(&app).await;
+        app.clock.advance_ms(2 * HOUR_MS);
+        let version = upgraded(&app, &desk, "ahead", (app.clock.now(), None)).await.expect("is in force");
+        app.clock.advance_ms(-2 * HOUR_MS);
+
+        let now = app.clock.now();
+        let of_shop = ApplicationView { merchant: shop, ..desk };
+        let order = ordered(&app, &of_shop, "soon").await.order;
+        assert!(order.expires_at < version.created_at);
+        let paid = Step { to: PaymentStatus::Paid, actual_amount: None, transact_at: None };
+        let (_, row) = advance(&app, order.prepay_id, paid, &|_| None, &nobody()).await.expect("it has not expired");
+        assert_eq!((row.order.status, row.order.transact_at), (PaymentStatus::Paid, Some(now)));
+        // By that version, and so at an instant at which it is there.
+        assert_eq!(row.order.paid_at, Some(version.created_at));
+        assert_eq!(row.order.fee.and_then(|fee| fee.version_no), Some(version.version_no));
+
+        let late = ordered(&app, &of_shop, "late").await.order;
+        app.clock.advance_ms(late.expires_at.0 - app.clock.now().0);
+        advance(&app, late.prepay_id, paid, &|_| None, &nobody()).await.expect_err("it has expired");
+        Deployment::close(&app);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_version_begins_before_its_time_because_a_clock_was_ahead() {
+    let deployment = Deployment::on_sqlite().await;
+    let app = deployment.open().await;
+    let (desk, _) = bank(&app).await;
+    app.clock.advance_ms(2 * HOUR_MS);
+    upgraded(&app, &desk, "ahead", (app.clock.now(), None)).await.expect("is in force");
+    let ahead = app.clock.now();
+    app.clock.advance_ms(-2 * HOUR_MS);
+    let now = app.clock.now();
+    let said = |refused: Result<RuleVersion, AppError>| match refused {
+        Err(AppError::InvalidRulePeriod(said)) => said,
+        other => panic!("not refused: {other:?}"),
+    };
+    for (nonce, in_ms) in [("soon", 1), ("later", HOUR_MS), ("last", 2 * HOUR_MS - 1)] {
+        let said = said(upgraded(&app, &desk, nonce, (now.plus_ms(in_ms), None)).await);
+        assert!(
+            said.starts_with("field effective_date: must be ") && said.contains("a clock that was ahead"),
+            "{said}"
+        );
+    }
+    // A due date before that is over by then, and the sentence says by when.
+    let due = said(upgraded(&app, &desk, "due", (now, Some(now.plus_ms(HOUR_MS)))).await);
+    assert!(due.contains(&app.policy.rule_zone.format(ahead)), "{due}");
+    let pending = upgraded(&app, &desk, "pending", (ahead.plus_ms(1), None)).await.expect("begins behind that");
+    assert_eq!(pending.starts_at(), ahead.plus_ms(1));
+    let at_once = upgraded(&app, &desk, "at-once", (now, None)).await.expect("is in force");
+    assert_eq!(at_once.starts_at(), ahead);
+    // Clocks of nodes may be so far apart.
+    app.clock.advance_ms(2 * HOUR_MS - 900);
+    upgraded(&app, &desk, "apart", (app.clock.now().plus_ms(1), None)).await.expect("is in force");
+    Deployment::close(&app);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quote_of_a_clock_that_was_ahead_is_not_good_for_as_long_as_that_was() {
+    let deployment = Deployment::on_sqlite().await;
+    let app = deployment.open().await;
+    let client_id = application(&app, "till", None).await;
+    let of = find_application(&app, &client_id).await.expect("is there");
+    let [gt, usdt] = ["GT", "USDT"].map(|code| currency("currency", code).expect("a currency"));
+    let pair = Pair::of(gt.clone(), usdt.clone()).expect("two");
+    let wanted = Wanted { pair, rate: Decimal::from(9), limits: Limits::default() };
+    let given = Given::Sell(Amount::from_decimal(Decimal::ONE).expect("an amount"));
+    let converted = async |nonce: &str, back_ms: i64| {
+        rates::put(&app, &wanted, &|_| None, &nobody()).await.expect("is put");
+        let ask = PriceAsk { sell: gt.clone(), buy: usdt.clone(), given };
+        let quote = preview(&app, &of.merchant, &ask, &claim(&of.application, nonce, app.clock.now())).await;
+        let quote = quote.expect("is promised");
+        app.clock.advance_ms(-back_ms);
+        let terms = Terms {
+            quote_id: quote.quote_id,
+            sell_currency: quote.sell_currency,
+            buy_currency: quote.buy_currency,
+            sell_amount: quote.sell_amount,
+            buy_amount: quote.buy_amount,
+        };
+        let asked = Conversion { client_req_id: nonce.to_owned(), terms };
+        let claim = claim(&of.application, &format!("{nonce}-2"), app.clock.now());
+        convert(&app, &of.merchant, &asked, &claim, &nobody()).await
+    };
+    app.clock.advance_ms(2 * HOUR_MS);
+    let refused = converted("ahead", 2 * HOUR_MS).await;
+    assert!(matches!(refused, Err(AppError::Quote(QuoteRefused::Expired))), "{refused:?}");
+    app.clock.advance_ms(3 * HOUR_MS);
+    converted("apart", 900).await.expect("the clocks of a node and its database may be so far apart");
+    Deployment::close(&app);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_had_ended_by_a_clock_that_was_ahead_is_known_again_and_signs() {
+    let deployment = Deployment::on_sqlite().await;
+    let app = deployment.open().await;
+    let client_id = application(&app, "till", None).await;
+    let first = list_secrets(&app, &client_id).await.expect("reads").remove(0).row.secret_id;
+    let second = rotate_secret(&app, &client_id, 3_600, &|_| None, &nobody()).await.expect("is made").row.secret_id;
+    let signed_with = async || {
+        let known = app.known_application(&client_id).await.expect("reads").expect("is there");
+        let CallbackKeys { signing, next } = known.callback_keys(app.clock.now());
+        [signing, next].map(|key| key.map(|key| key.secret_id.clone()))
+    };
+    let both = [Some(first), Some(second.clone())];
+    assert_eq!(signed_with().await, both);
+    app.clock.advance_ms(2 * HOUR_MS);
+    app.callers.forget_all();
+    assert_eq!(signed_with().await, [Some(second), None]);
+    app.clock.advance_ms(-2 * HOUR_MS);
+    assert_eq!(signed_with().await, both, "it has not ended by the clock that is right");
+    Deployment::close(&app);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn secrets_that_were_ended_at_once_live_no_more_whatever_the_clock_does() {
+    let deployment = Deployment::on_sqlite().await;
+    let app = deployment.open().await;
+    let client_id = application(&app, "till", None).await;
+    rotate_secret(&app, &client_id, 3_600, &|_| None, &nobody()).await.expect("is made");
+    app.clock.advance_ms(2 * HOUR_MS);
+    // The first has ended by this clock, the second lives.
+    let made = rotate_secret(&app, &client_id, 0, &|_| None, &nobody()).await.expect("is made");
+    assert_eq!(made.others_end_at, Some(app.clock.now()));
+    app.clock.advance_ms(-2 * HOUR_MS);
+    let left = list_secrets(&app, &client_id).await.expect("reads");
+    let ids: Vec<_> = left.iter().map(|seen| seen.row.secret_id.as_str()).collect();
+    assert_eq!(ids, [made.row.secret_id.as_str()], "the others are revoked");
+    assert!(left[0].signs_callbacks);
+    let known = app.known_application(&client_id).await.expect("reads").expect("is there");
+    assert_eq!(known.keys.len(), 1);
+    let revoked = identity::revoke_secret(&app, &client_id, &made.row.secret_id, &|_| None, &nobody()).await;
+    assert_eq!(revoked.expect("is revoked").live, 0);
+    Deployment::close(&app);
+}
