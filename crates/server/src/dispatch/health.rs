@@ -9,6 +9,8 @@
 //!   against its present limit, only against the most that it may have.
 //! - **Errors of one event.** A 500 never opens the breaker: a handler that breaks at some orders gets the others without a pause.
 //! - **A single event** is left to its schedule alone.
+//! - **What is sent again by hand** and fails counts for nothing here. After as many outages in a row as open the breaker it goes on one at a time, so
+//!   that a redelivery to an endpoint that is down is not over before that is up.
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::time::UnixMillis;
@@ -139,6 +141,8 @@ pub(super) struct Health {
     /// Those in a row at which it failed as a whole.
     outages: u32,
     is_proven: bool,
+    /// Attempts in a row, at what is sent again by hand, at which it failed as a whole.
+    resent_outages: u32,
     /// When it took one last.
     taken_at: Option<UnixMillis>,
     breaker: Breaker,
@@ -148,7 +152,16 @@ impl Health {
     /// Of an endpoint that nothing is known of.
     pub(super) fn new(most: usize) -> Self {
         let most = most.max(1);
-        Self { most, limit: most, strikes: 0, outages: 0, is_proven: false, taken_at: None, breaker: Breaker::Closed }
+        Self {
+            most,
+            limit: most,
+            strikes: 0,
+            outages: 0,
+            is_proven: false,
+            resent_outages: 0,
+            taken_at: None,
+            breaker: Breaker::Closed,
+        }
     }
 
     /// From here on it may have so many attempts at once.
@@ -245,10 +258,26 @@ impl Health {
         }
     }
 
+    /// An attempt at what is sent again by hand has ended, and does not count otherwise.
+    pub(super) const fn resent(&mut self, sign: Sign) {
+        match sign {
+            Sign::Ill | Sign::Bad => self.resent_outages = self.resent_outages.saturating_add(1),
+            Sign::Good | Sign::Failed | Sign::Neutral => self.resent_outages = 0,
+            Sign::None => {}
+        }
+    }
+
+    /// Whether what is sent again by hand goes on one at a time.
+    pub(super) const fn is_resent_in_vain(&self) -> bool {
+        self.resent_outages >= OUTAGES_OPEN
+    }
+
     /// An attempt has ended. `next`: when its event is due again. `waiting`: whether more of its events are due.
     pub(super) fn ended(&mut self, sign: Sign, now: UnixMillis, next: Option<UnixMillis>, waiting: bool) {
-        if sign == Sign::Good {
-            self.taken_at = Some(now);
+        match sign {
+            Sign::Good => (self.taken_at, self.resent_outages) = (Some(now), 0),
+            Sign::Failed | Sign::Neutral => self.resent_outages = 0,
+            Sign::Ill | Sign::Bad | Sign::None => {}
         }
         match sign {
             Sign::None => {

@@ -264,3 +264,28 @@ fn a_pace_that_a_clock_which_was_ahead_has_kept_begins_anew_when_the_clock_goes_
     pace.begins(at(0));
     assert_eq!((pace.wait(at(0)), pace.wait(at(499)), pace.wait(at(500))), (Some(at(500)), Some(at(500)), None));
 }
+
+#[test]
+fn what_is_sent_again_in_vain_counts_for_nothing_else_and_until_an_answer_alone() {
+    let mut health = Health::new(8);
+    let in_vain = |health: &mut Health| {
+        for sign in [Sign::Bad, Sign::Ill].repeat(5) {
+            assert!(!health.is_resent_in_vain());
+            health.resent(sign);
+            health.resent(Sign::None);
+        }
+        assert!(health.is_resent_in_vain());
+    };
+    in_vain(&mut health);
+    assert_eq!((health.limit(), health.is_unknown(), health.is_failing(), health.is_open()), (8, true, false, false));
+    bad(&mut health, 1, 0);
+    assert!(health.is_resent_in_vain(), "an attempt of its own schedule that fails, too, changes nothing of it");
+    for sign in [Sign::Failed, Sign::Neutral, Sign::Good] {
+        health.resent(sign);
+        assert!(!health.is_resent_in_vain(), "{sign:?}");
+        in_vain(&mut health);
+        health.ended(sign, at(0), None, true);
+        assert!(!health.is_resent_in_vain(), "{sign:?}");
+        in_vain(&mut health);
+    }
+}

@@ -377,6 +377,8 @@ impl Lineup {
             // does: else a redelivery to an endpoint that was mended would go out one at a time.
             if !flight.by_hand || was_open || sign == Sign::Good {
                 place.health.ended(sign, now, next, waiting);
+            } else {
+                place.health.resent(sign);
             }
             turned = match (was_open, place.health.breaker(now)) {
                 (false, BreakerState::Open { until }) => Some(Turned::Opened { until }),

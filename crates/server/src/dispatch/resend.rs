@@ -1,7 +1,8 @@
 //! Makes the events of redeliveries pending, portion by portion, as fast as was asked for, and no faster than their endpoint takes them.
 //!
 //! What is pending goes out as fast as the endpoint stands, so what is too much for it is not made pending: a portion waits while the breaker is
-//! not closed, and until most of the one before has gone. Otherwise all of it would go out at once when the endpoint is mended.
+//! not closed, and until most of the one before has gone. Otherwise all of it would go out at once when the endpoint is mended. Each event has one
+//! attempt in it, so while those come to nothing one event follows the other.
 //!
 //! The node that holds the application's lane does it. A portion and the place that it leads to are one batch, guarded by the place where
 //! it began: whoever dies in between leaves both undone, and the next holder of the lane goes on from there. So no event is taken twice.
@@ -401,6 +402,22 @@ mod tests {
         assert_eq!(walk.done(&mut paces).await, 2);
         let next = paces.get(&walk.id).copied();
         assert!(next >= Some(before + LOOK_EVERY), "before it is seen what became of that one no other one follows");
+        Deployment::close(&walk.app);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn after_ten_outages_in_a_row_one_event_follows_the_other_though_the_breaker_never_opens() {
+        let walk = Walk::begin(None).await;
+        for done in [2, 4, 6, 8, 10] {
+            assert_eq!((walk.done(&mut Paces::new()).await, walk.deliver_after(0).await), (done, 2));
+        }
+        for done in 11..=13 {
+            let (mut paces, before) = (Paces::new(), Instant::now());
+            assert_eq!((walk.waits_for().await, walk.done(&mut paces).await), (Some("endpoint"), done));
+            assert!(paces.get(&walk.id).copied() >= Some(before + LOOK_EVERY));
+            assert_eq!(walk.done(&mut paces).await, done, "what becomes of it is seen first");
+            assert_eq!(walk.deliver_after(0).await, 1);
+        }
         Deployment::close(&walk.app);
     }
 

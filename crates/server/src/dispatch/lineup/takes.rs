@@ -11,7 +11,7 @@ use crate::dispatch::health::BreakerState;
 pub(in crate::dispatch) enum Takes {
     /// None: what is due has not gone yet, or the endpoint is left alone.
     Nothing,
-    /// One: the endpoint may be tried, and nothing else is due that could try it.
+    /// One: the endpoint may be tried, or what was sent again lately was sent in vain, and nothing else is due that could try it.
     One,
     /// As many as the pace allows.
     Portion,
@@ -21,9 +21,11 @@ impl Lineup {
     /// How many more may be made pending, where so many that are due may still wait for their turn.
     pub(in crate::dispatch) fn takes(&self, application: ApplicationNo, few: usize, now: UnixMillis) -> Takes {
         let Some(place) = self.places.get(&application) else { return Takes::Portion };
+        let tries_alone = !place.has_work() && place.in_flight() == 0;
         match place.health.breaker(now) {
-            BreakerState::Closed if place.has_at_most(few) => Takes::Portion,
-            BreakerState::HalfOpen if !place.has_work() && place.in_flight() == 0 => Takes::One,
+            BreakerState::Closed if place.health.is_resent_in_vain() && tries_alone => Takes::One,
+            BreakerState::Closed if !place.health.is_resent_in_vain() && place.has_at_most(few) => Takes::Portion,
+            BreakerState::HalfOpen if tries_alone => Takes::One,
             BreakerState::Closed | BreakerState::Open { .. } | BreakerState::HalfOpen => Takes::Nothing,
         }
     }
