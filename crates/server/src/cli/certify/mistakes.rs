@@ -1,6 +1,7 @@
 //! What a receiver that refuses a good callback may have got wrong: callbacks signed as usual mistakes would have it, until one is taken.
 
 use std::io;
+use std::ops::RangeInclusive;
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -12,6 +13,7 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
 use super::super::courier::{Courier, Letter, Reaction};
+use super::checks::HOUR_MS;
 use crate::chance::{hex, unhex};
 
 /// What the receiver does, and a good letter signed as it would have it; none where that is as it should be.
@@ -21,6 +23,11 @@ struct Mistake {
 }
 
 const LOOKS_AT_NONE: &str = "does not go by the signature: it takes callbacks that somebody else has signed, and refuses some good ones for another reason";
+
+const OTHER_HOURS: &str = "takes what is stamped whole hours from now: it reads the timestamp, which counts from 1970 in UTC, as a time of its own zone, or \
+                           its clock or that of this machine is wrong";
+/// Zones of the world, in hours.
+const ZONES: RangeInclusive<i64> = -12..=14;
 
 const MISTAKES: &[Mistake] = &[
     Mistake {
@@ -138,10 +145,16 @@ pub(super) async fn look_for(courier: &Courier, secret: &str) -> Option<&'static
         Reaction::NotTaken(_) => {}
         Reaction::Silent(_) | Reaction::Late(_) | Reaction::Unreached(_) => return None,
     }
-    for mistake in MISTAKES {
-        let Some(letter) = (mistake.made)(courier, secret, courier.good()) else { continue };
+    let signed_otherwise =
+        MISTAKES.iter().map(|mistake| (mistake.told, (mistake.made)(courier, secret, courier.good())));
+    let in_another_zone = ZONES.filter(|hours| *hours != 0).map(|hours| {
+        // Where the receiver is that many hours ahead.
+        (OTHER_HOURS, Some(courier.signed_at(courier.good(), hours * HOUR_MS)))
+    });
+    for (told, letter) in signed_otherwise.chain(in_another_zone) {
+        let Some(letter) = letter else { continue };
         match courier.bring(&letter).await {
-            Reaction::Taken { .. } => return Some(mistake.told),
+            Reaction::Taken { .. } => return Some(told),
             Reaction::NotTaken(_) => {}
             Reaction::Silent(_) | Reaction::Late(_) | Reaction::Unreached(_) => return None,
         }

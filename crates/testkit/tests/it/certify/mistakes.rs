@@ -43,7 +43,7 @@ async fn said_of(takes: Takes) -> (String, Value) {
 async fn a_receiver_that_signs_otherwise_is_told_what_it_does() {
     let secret = SECRET.as_bytes();
     assert!(secret.starts_with(b"sk_"));
-    let cases: [(&str, Takes); 12] = [
+    let cases: [(&str, Takes); 13] = [
         ("leaves out the LF behind the body", |t, n, b, s| {
             s == hex(
                 SECRET.as_bytes(),
@@ -77,6 +77,11 @@ async fn a_receiver_that_signs_otherwise_is_told_what_it_does() {
             let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
             let tag = hmac::sign(&key, &joined([t.as_bytes(), n.as_bytes(), b], b"\n"));
             s == countersign::chance::hex(tag.as_ref())
+        }),
+        ("whole hours from now", |t, n, b, s| {
+            let ahead_ms = t.parse::<i64>().expect("a number") - countersign::clock::Clock::System.now().0;
+            (ahead_ms - 2 * 3_600_000).abs() < 300_000
+                && s == hex(SECRET.as_bytes(), &joined([t.as_bytes(), n.as_bytes(), b], b"\n"))
         }),
         ("its fields by name", |t, n, b, s| {
             let body: Value = serde_json::from_slice(b).expect("JSON");
