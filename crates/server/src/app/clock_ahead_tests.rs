@@ -1,8 +1,10 @@
 //! What a clock leaves behind that was ahead for a while and is right again.
 
+use std::sync::Arc;
+
 use countersign_domain::conversion::{Given, Limits, Pair, QuoteRefused, Terms};
 use countersign_domain::money::Amount;
-use countersign_domain::payment_order::{PaymentStatus, Step};
+use countersign_domain::payment_order::{PaymentStatus, PrepayId, Step};
 use countersign_domain::rules::{Markup, RuleAsk, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{ApplicationView, MerchantRow};
@@ -16,10 +18,11 @@ use super::identity::{
     NewApplication, NewMerchant, Standing, create_application, create_merchant, find_application, find_merchant,
     list_secrets, rotate_secret,
 };
-use super::payment_orders::{advance, currency};
+use super::payment_orders::{self, advance, currency};
 use super::rates::{self, Wanted};
 use super::rules::{Making, RuleChange, change};
-use super::{App, identity};
+use super::{App, evidence, identity};
+use crate::evidence::verify;
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -53,6 +56,17 @@ async fn upgraded(
     change(app, &of.merchant, &asked, &claim(&of.application, nonce, app.clock.now()), &nobody()).await
 }
 
+/// What is exported of an order is true for whoever checks it.
+async fn holds(app: &Arc<App>, id: PrepayId) {
+    let key = evidence::key(app, &nobody()).await.expect("is there").public();
+    let mut lines = evidence::export(app, id, &nobody()).await.expect("begins");
+    let mut file = Vec::new();
+    while let Some(line) = lines.recv().await {
+        file.extend(line.expect("is made").text.into_bytes());
+    }
+    verify(&file[..], key).expect("holds");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_can_be_paid_until_it_expires_whenever_the_newest_rule_says_it_was_made() {
     for deployment in Deployment::on_each_store().await {
@@ -69,8 +83,11 @@ async fn an_order_can_be_paid_until_it_expires_whenever_the_newest_rule_says_it_
         let paid = Step { to: PaymentStatus::Paid, actual_amount: None, transact_at: None };
         let (_, row) = advance(&app, order.prepay_id, paid, &|_| None, &nobody()).await.expect("it has not expired");
         assert_eq!((row.order.status, row.order.transact_at), (PaymentStatus::Paid, Some(now)));
-        // By that version, and so at an instant at which it is there.
+        // By that version, and so at an instant at which it is there. It has moved by the clock.
         assert_eq!(row.order.paid_at, Some(version.created_at));
+        let moves = payment_orders::show(&app, order.prepay_id).await.expect("is there").moves;
+        assert_eq!(moves.iter().map(|step| step.at).collect::<Vec<_>>(), [now]);
+        holds(&app, order.prepay_id).await;
         assert_eq!(row.order.fee.and_then(|fee| fee.version_no), Some(version.version_no));
 
         let late = ordered(&app, &of_shop, "late").await.order;

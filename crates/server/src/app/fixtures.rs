@@ -196,7 +196,10 @@ pub async fn ordered(app: &App, of: &ApplicationView, trade_no: &str) -> Payment
         return_url: None,
         cancel_url: None,
         expires_at: None,
-        received: Received { head: String::new(), body: Vec::new() },
+        received: Received {
+            head: "POST /v1/pay/order".to_owned(),
+            body: format!(r#"{{"merchantTradeNo":"{trade_no}","currency":"USDT","orderAmount":"1"}}"#).into_bytes(),
+        },
     };
     let claim = claim(&of.application, trade_no, app.clock.now());
     create(app, &of.merchant, &of.application, &wanted, &claim, &nobody()).await.expect("is made")

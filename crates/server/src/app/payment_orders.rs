@@ -277,14 +277,14 @@ async fn decide(
     // By the clock, as whoever asks is told: an order does not expire sooner for a version that a clock made which was ahead.
     let mut moved = machine::advance(&before.order, Mover::BackEnd, step, clock)?;
     // A node whose clock is behind must not miss a version that was acknowledged.
-    let now = head.as_ref().map_or(clock, |head| clock.max(head.last.created_at));
-    moved.paid_at = Some(now);
-    let version = head.as_ref().and_then(|head| rules::in_force(head, now));
+    let paid_at = head.as_ref().map_or(clock, |head| clock.max(head.last.created_at));
+    moved.paid_at = Some(paid_at);
+    let version = head.as_ref().and_then(|head| rules::in_force(head, paid_at));
     let amount = moved.actual_amount.unwrap_or(moved.content.amount);
     let fee = fees::fix(amount, &moved.content.currency, version, app.policy.markup_unit);
     moved.fee = Some(fee.map_err(|refused| AppError::InvalidAmount(of_field("actualAmount", refused)))?);
     let version_no = head.map_or(0, |head| head.last.version_no);
-    Ok((moved, now, Some(Guard::RuleHead { tenant: owner.tenant, merchant: owner.no, version_no })))
+    Ok((moved, clock, Some(Guard::RuleHead { tenant: owner.tenant, merchant: owner.no, version_no })))
 }
 
 /// False: somebody else was first, and there is time to decide anew.

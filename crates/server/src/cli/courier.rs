@@ -427,7 +427,7 @@ mod tests {
             took,
             phases: Phases::default(),
             bytes: Some(bytes),
-            is_ours: false,
+            lack: None,
         })
     }
 

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use super::connect::{Connector, OpenConnection, Unreached, Works, idle_time};
 use super::early::early;
 use super::egress::Target;
-use super::faults::{self, Stage};
+use super::faults::{self, Lack, Stage};
 use super::retry_after::retry_after_ms;
 use super::stopwatch::{Stopwatch, micros};
 use super::tape::{Heads, Tape};
@@ -44,7 +44,7 @@ pub(crate) struct Report {
     /// None where nothing went over a connection.
     pub(crate) bytes: Option<AttemptBytes>,
     /// There is no connection for a lack of ours: nothing of it says anything of the endpoint.
-    pub(crate) is_ours: bool,
+    pub(crate) lack: Option<Lack>,
 }
 
 /// What is sent: the headers but for `Host`, and the event's own bytes.
@@ -118,7 +118,7 @@ impl Progress {
             detail: ending.detail,
             took,
             phases,
-            is_ours: ending.is_ours,
+            lack: ending.lack,
             bytes: self.bytes(),
         }
     }
@@ -138,16 +138,16 @@ impl Progress {
 pub(super) struct Ending {
     outcome: Outcome,
     detail: String,
-    is_ours: bool,
+    lack: Option<Lack>,
 }
 
 fn ending(outcome: Outcome, detail: impl Into<String>) -> Ending {
-    Ending { outcome, detail: detail.into(), is_ours: false }
+    Ending { outcome, detail: detail.into(), lack: None }
 }
 
 impl From<Unreached> for Ending {
-    fn from(Unreached { outcome, detail, is_ours }: Unreached) -> Self {
-        Self { outcome, detail, is_ours }
+    fn from(Unreached { outcome, detail, lack }: Unreached) -> Self {
+        Self { outcome, detail, lack }
     }
 }
 

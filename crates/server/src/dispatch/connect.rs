@@ -29,7 +29,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::egress::{Egress, EgressRefused, Target};
-use super::faults::{self, NotConnected, Stage};
+use super::faults::{self, Lack, NotConnected, Stage};
 use super::idle::{Answered, IdleConnections, IdleKey, Taken};
 use super::names::{Names, Unresolved};
 use super::route::{LastAnswered, Route};
@@ -52,11 +52,11 @@ pub(super) struct Unreached {
     pub(super) outcome: Outcome,
     pub(super) detail: String,
     /// An address was not tried, or a name not looked up, for a lack of ours.
-    pub(super) is_ours: bool,
+    pub(super) lack: Option<Lack>,
 }
 
 fn unreached(outcome: Outcome, detail: impl Into<String>) -> Unreached {
-    Unreached { outcome, detail: detail.into(), is_ours: false }
+    Unreached { outcome, detail: detail.into(), lack: None }
 }
 
 /// The work of a connection. It goes on while somebody who wants something of it waits in [`Works::until`]: a task of its own would be
@@ -174,8 +174,8 @@ impl Connector {
         watch.enter(Stage::LookUp);
         let found = self.names.look_up(target.host(), target.port(), self.connect_timeout).await;
         let found = found.map_err(|why| {
-            let is_ours = matches!(&why, Unresolved::Error(error) if faults::is_lack(error));
-            Unreached { is_ours, ..unreached(Outcome::DnsFailed, why.to_string()) }
+            let lack = if let Unresolved::Error(error) = &why { faults::lack_of(error) } else { None };
+            Unreached { lack, ..unreached(Outcome::DnsFailed, why.to_string()) }
         })?;
         watch.stop();
         let mut vetted = self.egress.vet_all(found.iter().copied()).map_err(|why| {
@@ -257,13 +257,13 @@ impl Connector {
     pub(super) async fn connect(&self, vetted: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Unreached> {
         let end = Instant::now() + self.connect_timeout;
         let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
-        let mut lacks = false;
+        let mut lacks = None;
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
             last = match timeout(part, self.route.connect(*address, part, &self.names, &self.proxy_at)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
-                Ok(Err(NotConnected { why, is_ours })) => {
-                    lacks |= is_ours;
+                Ok(Err(NotConnected { why, lack })) => {
+                    lacks = lacks.max(lack);
                     unreached(Outcome::ConnectFailed, why)
                 }
                 Err(_) => {
@@ -272,7 +272,7 @@ impl Connector {
                 }
             };
         }
-        Err(Unreached { is_ours: lacks, ..last })
+        Err(Unreached { lack: lacks, ..last })
     }
 
     /// Keeps a connection whose answer was read to its end, for so long ([`idle_time`]).

@@ -18,6 +18,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use super::attempt::{self, Letter};
+use super::faults::Lack;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, SAID_EVERY};
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 
@@ -139,8 +140,8 @@ impl Dispatcher {
             return Ended::Again;
         }
         let report = attempt::make(&self.connector, url, letter, self.settings.deadline, now).await;
-        if report.is_ours {
-            return self.lacking(&report.detail);
+        if let Some(lack) = report.lack {
+            return self.lacking(lack, &report.detail);
         }
         self.meters.begins(&event, now);
         self.attempts.fetch_add(1, Ordering::SeqCst);
@@ -148,9 +149,11 @@ impl Dispatcher {
     }
 
     /// There was no file, no memory or no address of our own for a connection. That is no attempt, and says nothing of the endpoint: its callbacks wait.
-    fn lacking(&self, detail: &str) -> Ended {
-        // What is kept for later attempts is of use now.
-        self.connector.keep_none();
+    fn lacking(&self, lack: Lack, detail: &str) -> Ended {
+        if lack == Lack::Room {
+            // What is kept for later attempts is of use now.
+            self.connector.keep_none();
+        }
         let due = self.lacks.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now().into_std());
         if let Some(times) = due {
             tracing::warn!(

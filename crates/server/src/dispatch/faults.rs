@@ -39,17 +39,26 @@ pub(super) fn too_late(stage: Stage, deadline: Duration) -> String {
     format!("the deadline of {deadline:?} passed while {}", stage.doing())
 }
 
+/// What this side lacks for a connection. No endpoint can help that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lack {
+    /// An address of its own, or a port there that is free towards the other end.
+    End,
+    /// A file or memory, which connections that are kept take, too.
+    Room,
+}
+
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NotConnected {
     pub(super) why: String,
-    /// An address was not tried: this process, or this machine, has no file, no memory or no address of its own for it. No endpoint can help that.
-    pub(super) is_ours: bool,
+    /// Why an address was not tried, where that is for a lack of ours.
+    pub(super) lack: Option<Lack>,
 }
 
 impl From<String> for NotConnected {
     fn from(why: String) -> Self {
-        Self { why, is_ours: false }
+        Self { why, lack: None }
     }
 }
 
@@ -63,7 +72,7 @@ pub(super) fn not_connected(address: SocketAddr, has_source: bool, error: &io::E
         } else {
             format!("{address}: this machine has no port left for it: {error}")
         };
-        return NotConnected { why, is_ours: true };
+        return NotConnected { why, lack: Some(Lack::End) };
     }
     let why = match error.kind() {
         ErrorKind::ConnectionRefused => format!("{address}: the connection was refused; nobody listens there"),
@@ -72,7 +81,7 @@ pub(super) fn not_connected(address: SocketAddr, has_source: bool, error: &io::E
         ErrorKind::TimedOut => connecting_took_too_long(&address.to_string()),
         _ => format!("{address}: {error}"),
     };
-    NotConnected { why, is_ours: is_lack(error) }
+    NotConnected { why, lack: lack_of(error) }
 }
 
 /// Whether a connection finds no address or port on this side. Without a named source, IPv6 says the same of a machine that is on no network of
@@ -86,9 +95,9 @@ fn has_no_end_here(address: SocketAddr, has_source: bool, error: &io::Error) -> 
 }
 
 /// Whether this process, or this machine, has no file or no memory for it.
-pub(super) fn is_lack(error: &io::Error) -> bool {
+pub(super) fn lack_of(error: &io::Error) -> Option<Lack> {
     let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
-    Errno::from_io_error(error).is_some_and(|errno| lacks.contains(&errno))
+    Errno::from_io_error(error).filter(|errno| lacks.contains(errno)).map(|_| Lack::Room)
 }
 
 /// The time for connecting is over.
@@ -158,19 +167,19 @@ mod tests {
     fn a_connection_that_has_no_end_here_is_not_the_endpoints_fault() {
         let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
         let (v4, v6) = (at("192.0.2.1:443"), at("[2001:db8::1]:443"));
-        for (address, has_source, errno, is_ours) in [
-            (v4, false, Errno::ADDRNOTAVAIL, true),
-            (v4, true, Errno::ADDRNOTAVAIL, true),
-            (v4, true, Errno::ADDRINUSE, true),
-            (v6, true, Errno::ADDRNOTAVAIL, true),
-            (v6, false, Errno::ADDRNOTAVAIL, false),
-            (v6, false, Errno::NETUNREACH, false),
-            (v4, false, Errno::CONNREFUSED, false),
-            (v4, false, Errno::ACCESS, false),
-            (v4, false, Errno::MFILE, true),
+        for (address, has_source, errno, lack) in [
+            (v4, false, Errno::ADDRNOTAVAIL, Some(Lack::End)),
+            (v4, true, Errno::ADDRNOTAVAIL, Some(Lack::End)),
+            (v4, true, Errno::ADDRINUSE, Some(Lack::End)),
+            (v6, true, Errno::ADDRNOTAVAIL, Some(Lack::End)),
+            (v6, false, Errno::ADDRNOTAVAIL, None),
+            (v6, false, Errno::NETUNREACH, None),
+            (v4, false, Errno::CONNREFUSED, None),
+            (v4, false, Errno::ACCESS, None),
+            (v4, false, Errno::MFILE, Some(Lack::Room)),
         ] {
             let found = not_connected(address, has_source, &errno.into());
-            assert_eq!(found.is_ours, is_ours, "{address} {has_source} {errno}: {}", found.why);
+            assert_eq!(found.lack, lack, "{address} {has_source} {errno}: {}", found.why);
             assert!(found.why.starts_with(&address.to_string()), "{}", found.why);
         }
     }

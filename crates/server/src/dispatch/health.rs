@@ -209,6 +209,11 @@ impl Health {
         self.strikes == 0 && !self.is_proven && self.breaker == Breaker::Closed
     }
 
+    /// Whether it is as a new one.
+    pub(super) fn is_as_new(&self) -> bool {
+        self.is_unknown() && self.resent_outages == 0
+    }
+
     /// Whether the breaker is not closed.
     pub(super) fn is_open(&self) -> bool {
         self.breaker != Breaker::Closed

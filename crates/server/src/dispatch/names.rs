@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
-use super::faults::is_lack;
+use super::faults::lack_of;
 
 /// Names whose standing is remembered.
 const NAMES_MAX: usize = 4_096;
@@ -94,7 +94,7 @@ impl Default for Names {
 
 /// Why no file can be had now, where none can: a look-up that fails for that says what it would say of a resolver that is away.
 fn lack() -> Option<io::Error> {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).err().filter(is_lack)
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).err().filter(|error| lack_of(error).is_some())
 }
 
 impl Names {

@@ -345,7 +345,7 @@ impl Place {
     /// Whether a new one would be the same.
     pub(super) fn is_forgettable(&self) -> bool {
         self.is_idle()
-            && self.health.is_unknown()
+            && self.health.is_as_new()
             && self.rests_until.is_none()
             && self.parked.is_empty()
             && self.last.is_none()

@@ -122,9 +122,10 @@ impl Dispatcher {
         let (lane, later) = (Lane::of(application), Some(now + LOOK_EVERY));
         let portion = portion(row.rate_per_s);
         let takes = self.desk.lock().await.lineup.takes(application, few(row.rate_per_s), self.app.clock.now());
-        let most = match takes {
-            Takes::Portion => portion,
-            Takes::One => 1,
+        let (most, least) = match takes {
+            Takes::Portion => (portion, PAUSE_MIN),
+            // What becomes of the one is seen before another one follows.
+            Takes::One => (1, LOOK_EVERY),
             Takes::Nothing => return Ok(Some(now + pause(portion as usize, row.rate_per_s))),
         };
         let Some((fence, _held)) = self.leases.hold(lane, now) else { return Ok(later) };
@@ -133,18 +134,16 @@ impl Dispatcher {
         if Flow::of(&self.app, &view) != Flow::Enabled {
             return Ok(later);
         }
-        let next = self.advance(row, &view, fence, most, now).await?;
-        // What becomes of the one is seen before another one follows.
-        Ok(next.map(|next| if takes == Takes::One { next.max(now + LOOK_EVERY) } else { next }))
+        self.advance(row, &view, fence, (most, least), now).await
     }
 
-    /// Makes at most so many pending: when more may follow; none: it has ended.
+    /// Makes at most so many pending: when more may follow, and where there were any no sooner than after `least`; none: it has ended.
     async fn advance(
         &self,
         row: &RedeliveryRow,
         view: &ApplicationView,
         fence: Fence,
-        most: u32,
+        (most, least): (u32, Duration),
         now: Instant,
     ) -> Result<Option<Instant>, StoreError> {
         let Sought { tenant, application, state: was, .. } = row.sought;
@@ -172,7 +171,8 @@ impl Dispatcher {
             Write::Guard(as_read(&view.application)),
             Write::Redelivery(Box::new(advance)),
         ];
-        let next = now + pause(found.len(), row.rate_per_s);
+        let least = if found.is_empty() { PAUSE_MIN } else { least };
+        let next = now + pause(found.len(), row.rate_per_s).max(least);
         match self.app.store.commit(Batch(writes)).await {
             Ok(_) => {
                 if !found.is_empty() {
@@ -418,6 +418,24 @@ mod tests {
             assert_eq!(walk.done(&mut paces).await, done, "what becomes of it is seen first");
             assert_eq!(walk.deliver_after(0).await, 1);
         }
+        Deployment::close(&walk.app);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn in_vain_or_not_stretches_that_hold_nothing_are_passed_over_at_once() {
+        let walk = Walk::begin(None).await;
+        for _ in 0..5 {
+            walk.done(&mut Paces::new()).await;
+            walk.deliver_after(0).await;
+        }
+        let mut row = redelivery::find(&walk.app, walk.id).await.expect("it is there");
+        // As where others were sent again one by one meanwhile: none of the next ones is dead.
+        (row.cursor_seq, row.through_seq) = (row.through_seq, row.through_seq + STRETCH);
+        let view = walk.app.store.application(&walk.client_id).await.expect("reads").expect("is there");
+        let now = Instant::now();
+        let most = (1, LOOK_EVERY);
+        let next = walk.dispatcher.advance(&row, &view, Fence(0), most, now).await.expect("a look");
+        assert!(next.is_some_and(|next| next < now + LOOK_EVERY), "nothing was found");
         Deployment::close(&walk.app);
     }
 

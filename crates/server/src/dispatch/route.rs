@@ -255,7 +255,7 @@ impl Route {
         let found = names.look_up_without_limit(&proxy.host, proxy.port).await;
         let mut found = found.map_err(|error| NotConnected {
             why: format!("the proxy {proxy} cannot be looked up: {error}"),
-            is_ours: faults::is_lack(&error),
+            lack: faults::lack_of(&error),
         })?;
         if let Some(at) = found.iter().position(|address| last.is(*address)) {
             found[..=at].rotate_right(1);
@@ -268,8 +268,8 @@ impl Route {
                 Ok(Err(error)) => self.sources.not_connected(*address, &error),
                 Err(_) => faults::connecting_took_too_long(&address.to_string()).into(),
             };
-            let (why, is_ours) = (format!("the proxy {}", fault.why), last_fault.is_ours || fault.is_ours);
-            last_fault = NotConnected { why, is_ours };
+            let (why, lack) = (format!("the proxy {}", fault.why), last_fault.lack.max(fault.lack));
+            last_fault = NotConnected { why, lack };
         }
         Err(last_fault)
     }

@@ -113,7 +113,7 @@ impl Dispatcher {
         let letter = self.letter(&event, &known, signing, next, now);
         let headers = shown(&letter.headers);
         let report = Box::pin(attempt::make(&self.connector, url, letter, self.settings.deadline, now)).await;
-        if report.is_ours {
+        if report.lack.is_some() {
             let why = "this server has no file, no memory or no address of its own for a connection now";
             return Err(refused(&format!("{why} ({}): look at its limits, and test again", report.detail)));
         }

@@ -119,6 +119,9 @@ pub enum MoveError {
     /// Nothing was changed: one sentence that says why.
     #[error("{0}")]
     Refused(String),
+    /// The same: the source was moved there, and its copy is not needed any more.
+    #[error("this deployment was moved to {0} already")]
+    MovedAlready(String),
     /// The copy is not what the source is. Nobody will serve it.
     #[error("the copy differs in table {table}: {what}; nobody can serve it: move into another, empty database")]
     Differs {
@@ -190,7 +193,7 @@ async fn begin(source: &mut Source, target: &mut Target, id: String, now: UnixMi
             (false, _) => Ok(Left::Copy),
         },
         (Some(other), _) => Err(MoveError::Refused(filled(&place, &other))),
-        (None, Some(MoveMark::Done(place))) => Err(moved_already(&place)),
+        (None, Some(MoveMark::Done(place))) => Err(MoveError::MovedAlready(place)),
         (None, Some(MoveMark::Begun(_)) | None) => {
             if let Some(other) = source.ending()?.filter(|other| *other != place) {
                 return Err(MoveError::Refused(may_be_complete(&other)));
@@ -226,10 +229,6 @@ fn may_be_complete(place: &str) -> String {
         "a move of this deployment to {place} was cut off at its end, and that database may be complete and served: run the move to it again; where \
          it is gone for good, take the deployment back with `countersign serve --serve-moved` first"
     )
-}
-
-fn moved_already(place: &str) -> MoveError {
-    MoveError::Refused(format!("this deployment was moved to {place} already"))
 }
 
 async fn copy(

@@ -26,7 +26,7 @@ const TOKEN_COLUMNS: &[&str] =
 /// Payment API Secrets.
 #[derive(Debug, Subcommand)]
 pub enum Secret {
-    /// Make a new secret, shown this once; the older ones end after the overlap
+    /// Make a new secret, shown this once; the older ones end after the overlap, and are revoked where that is 0
     Rotate {
         /// Whose: ClientId
         client_id: String,

@@ -236,7 +236,7 @@ impl Work {
 
     /// What to do where the copy that was left is in the way, or what an earlier restore of this backup made.
     async fn explained(&self, error: MoveError, to: &PostgresOptions, trailer: &Trailer) -> anyhow::Error {
-        if matches!(error, MoveError::Refused(_))
+        if matches!(error, MoveError::Refused(_) | MoveError::MovedAlready(_))
             && let Some(at) = there_already(to, trailer).await
         {
             // The copy was made once more, of what is there already.
@@ -245,8 +245,11 @@ impl Work {
         }
         let mark = SqliteStore::move_mark(&self.copy);
         match error {
-            MoveError::Refused(why) if matches!(mark, Ok(Some(MoveMark::Done(_)))) => {
-                anyhow!("{why} by an earlier restore: to restore it once more, remove {} first", self.folder.display())
+            MoveError::MovedAlready(_) => {
+                anyhow!(
+                    "{error} by an earlier restore: to restore it once more, remove {} first",
+                    self.folder.display()
+                )
             }
             MoveError::Refused(why) => anyhow!(why),
             MoveError::Differs { table, what } => {
