@@ -257,22 +257,23 @@ impl Connector {
     pub(super) async fn connect(&self, vetted: &[SocketAddr]) -> Result<(TcpStream, SocketAddr), Unreached> {
         let end = Instant::now() + self.connect_timeout;
         let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
-        let mut lacks = None;
+        let mut lacking: Option<Unreached> = None;
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
             let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
             last = match timeout(part, self.route.connect(*address, part, &self.names, &self.proxy_at)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
-                Ok(Err(NotConnected { why, lack })) => {
-                    lacks = lacks.max(lack);
-                    unreached(Outcome::ConnectFailed, why)
-                }
+                Ok(Err(NotConnected { why, lack })) => Unreached { lack, ..unreached(Outcome::ConnectFailed, why) },
                 Err(_) => {
                     let towards = self.route.towards(*address);
                     unreached(Outcome::ConnectFailed, faults::connecting_took_too_long(&towards))
                 }
             };
+            if last.lack > lacking.as_ref().and_then(|lacking| lacking.lack) {
+                lacking = Some(last.clone());
+            }
         }
-        Err(Unreached { lack: lacks, ..last })
+        // With its own reason, whatever the addresses behind it came to.
+        Err(lacking.unwrap_or(last))
     }
 
     /// Keeps a connection whose answer was read to its end, for so long ([`idle_time`]).

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::attempt::{self, Letter};
 use super::faults::Lack;
+use super::meters::Meters;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, SAID_EVERY};
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 
@@ -141,7 +142,7 @@ impl Dispatcher {
         }
         let report = attempt::make(&self.connector, url, letter, self.settings.deadline, now).await;
         if let Some(lack) = report.lack {
-            return self.lacking(lack, &report.detail);
+            return self.lacking(&event, lack, &report.detail);
         }
         self.meters.begins(&event, now);
         self.attempts.fetch_add(1, Ordering::SeqCst);
@@ -149,7 +150,8 @@ impl Dispatcher {
     }
 
     /// There was no file, no memory or no address of our own for a connection. That is no attempt, and says nothing of the endpoint: its callbacks wait.
-    fn lacking(&self, lack: Lack, detail: &str) -> Ended {
+    fn lacking(&self, event: &EventRow, lack: Lack, detail: &str) -> Ended {
+        Meters::lacks();
         if lack == Lack::Room {
             // What is kept for later attempts is of use now.
             self.connector.keep_none();
@@ -158,6 +160,7 @@ impl Dispatcher {
         if let Some(times) = due {
             tracing::warn!(
                 times,
+                client_id = %event.client_id,
                 "Callbacks wait, since this process has no file, no memory or no address for a connection: {detail}"
             );
         }

@@ -44,7 +44,7 @@ pub(super) fn too_late(stage: Stage, deadline: Duration) -> String {
 pub(crate) enum Lack {
     /// An address of its own, or a port there that is free towards the other end.
     End,
-    /// A file or memory, which connections that are kept take, too.
+    /// A file, memory, or a port of the source that is named: connections that are kept take these, too.
     Room,
 }
 
@@ -64,7 +64,7 @@ impl From<String> for NotConnected {
 
 /// No connection to this address. `has_source`: it was to come from an address that the settings name.
 pub(super) fn not_connected(address: SocketAddr, has_source: bool, error: &io::Error) -> NotConnected {
-    if has_no_end_here(address, has_source, error) {
+    if let Some(lack) = no_end_here(address, has_source, error) {
         let why = if has_source {
             format!(
                 "{address}: callback_source_address is none of this machine now, or has no port left for it: {error}"
@@ -72,7 +72,7 @@ pub(super) fn not_connected(address: SocketAddr, has_source: bool, error: &io::E
         } else {
             format!("{address}: this machine has no port left for it: {error}")
         };
-        return NotConnected { why, lack: Some(Lack::End) };
+        return NotConnected { why, lack: Some(lack) };
     }
     let why = match error.kind() {
         ErrorKind::ConnectionRefused => format!("{address}: the connection was refused; nobody listens there"),
@@ -86,11 +86,12 @@ pub(super) fn not_connected(address: SocketAddr, has_source: bool, error: &io::E
 
 /// Whether a connection finds no address or port on this side. Without a named source, IPv6 says the same of a machine that is on no network of
 /// that family, for which an endpoint may be at fault that has no other address.
-fn has_no_end_here(address: SocketAddr, has_source: bool, error: &io::Error) -> bool {
+fn no_end_here(address: SocketAddr, has_source: bool, error: &io::Error) -> Option<Lack> {
     match Errno::from_io_error(error) {
-        Some(Errno::ADDRINUSE) => true,
-        Some(Errno::ADDRNOTAVAIL) => has_source || address.is_ipv4(),
-        _ => false,
+        // A named source has each port once for all endpoints together.
+        Some(Errno::ADDRINUSE) => Some(Lack::Room),
+        Some(Errno::ADDRNOTAVAIL) if has_source || address.is_ipv4() => Some(Lack::End),
+        _ => None,
     }
 }
 
@@ -170,7 +171,7 @@ mod tests {
         for (address, has_source, errno, lack) in [
             (v4, false, Errno::ADDRNOTAVAIL, Some(Lack::End)),
             (v4, true, Errno::ADDRNOTAVAIL, Some(Lack::End)),
-            (v4, true, Errno::ADDRINUSE, Some(Lack::End)),
+            (v4, true, Errno::ADDRINUSE, Some(Lack::Room)),
             (v6, true, Errno::ADDRNOTAVAIL, Some(Lack::End)),
             (v6, false, Errno::ADDRNOTAVAIL, None),
             (v6, false, Errno::NETUNREACH, None),

@@ -9,8 +9,8 @@
 //!   against its present limit, only against the most that it may have.
 //! - **Errors of one event.** A 500 never opens the breaker: a handler that breaks at some orders gets the others without a pause.
 //! - **A single event** is left to its schedule alone.
-//! - **What is sent again by hand** and fails counts for nothing here. After as many outages in a row as open the breaker it goes on one at a time, so
-//!   that a redelivery to an endpoint that is down is not over before that is up.
+//! - **What is sent again by hand** and fails counts for nothing here. After as many outages in a row as open the breaker it goes on one at a time: each
+//!   event has one attempt in it, and an endpoint that is down would use all of them up at once.
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::time::UnixMillis;

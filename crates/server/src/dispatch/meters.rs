@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::Dispatcher;
 use super::attempt::Report;
 
+const LACKS: &str = "countersign_callback_lacks_total";
 const ATTEMPTS: &str = "countersign_callback_attempts_total";
 const ATTEMPT_SECONDS: &str = "countersign_callback_attempt_seconds";
 /// From when an event was due until its first attempt began. Its buckets are set where the recorder is made.
@@ -53,6 +54,12 @@ impl Meters {
     /// Says what is counted here.
     pub(super) fn describe() {
         describe_counter!(ATTEMPTS, "Attempts to deliver callbacks by outcome");
+        describe_counter!(
+            LACKS,
+            "Attempts that were not made, since this node lacked a file, memory, or an address or port of its own"
+        );
+        // There from the start: an alert on its growth sees the first of all, too.
+        counter!(LACKS).increment(0);
         describe_histogram!(ATTEMPT_SECONDS, "From a callback's look-up to its answer");
         describe_histogram!(DELAY_SECONDS, "From when a callback was due until its first attempt began");
         describe_gauge!(IN_FLIGHT, "Callbacks that are being attempted now");
@@ -69,6 +76,11 @@ impl Meters {
             let late = Duration::from_millis(u64::try_from(now.0.saturating_sub(due_at.0)).unwrap_or(0));
             self.delay_seconds.get_or_init(|| histogram!(DELAY_SECONDS)).record(late.as_secs_f64());
         }
+    }
+
+    /// An attempt was none, for a lack of ours.
+    pub(super) fn lacks() {
+        counter!(LACKS).increment(1);
     }
 
     /// An attempt has ended.

@@ -268,8 +268,9 @@ impl Route {
                 Ok(Err(error)) => self.sources.not_connected(*address, &error),
                 Err(_) => faults::connecting_took_too_long(&address.to_string()).into(),
             };
-            let (why, lack) = (format!("the proxy {}", fault.why), last_fault.lack.max(fault.lack));
-            last_fault = NotConnected { why, lack };
+            if fault.lack >= last_fault.lack {
+                last_fault = NotConnected { why: format!("the proxy {}", fault.why), ..fault };
+            }
         }
         Err(last_fault)
     }

@@ -15,7 +15,7 @@ use super::catalogue::{
 };
 use super::{Finding, Verdict, huge, mistakes};
 
-pub(super) const HOUR_MS: i64 = 60 * 60 * 1_000;
+const HOUR_MS: i64 = 60 * 60 * 1_000;
 /// Twice what a receiver should allow.
 const TEN_MINUTES_MS: i64 = 10 * 60 * 1_000;
 /// Longer than any common server waits between two bytes is not asked for.

@@ -13,7 +13,6 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
 use super::super::courier::{Courier, Letter, Reaction};
-use super::checks::HOUR_MS;
 use crate::chance::{hex, unhex};
 
 /// What the receiver does, and a good letter signed as it would have it; none where that is as it should be.
@@ -24,10 +23,12 @@ struct Mistake {
 
 const LOOKS_AT_NONE: &str = "does not go by the signature: it takes callbacks that somebody else has signed, and refuses some good ones for another reason";
 
-const OTHER_HOURS: &str = "takes what is stamped whole hours from now: it reads the timestamp, which counts from 1970 in UTC, as a time of its own zone, or \
+const MINUTE_MS: i64 = 60_000;
+const OTHER_HOURS: &str = "takes what is stamped whole or half hours from now: it reads the timestamp, which counts from 1970 in UTC, as a time of its own zone, or \
                            its clock or that of this machine is wrong";
-/// Zones of the world, in hours.
+/// Zones of the world, in hours, and those between, in minutes.
 const ZONES: RangeInclusive<i64> = -12..=14;
+const ZONES_BETWEEN: [i64; 9] = [330, 345, 210, 270, 390, 570, 630, -210, -570];
 
 const MISTAKES: &[Mistake] = &[
     Mistake {
@@ -147,10 +148,9 @@ pub(super) async fn look_for(courier: &Courier, secret: &str) -> Option<&'static
     }
     let signed_otherwise =
         MISTAKES.iter().map(|mistake| (mistake.told, (mistake.made)(courier, secret, courier.good())));
-    let in_another_zone = ZONES.filter(|hours| *hours != 0).map(|hours| {
-        // Where the receiver is that many hours ahead.
-        (OTHER_HOURS, Some(courier.signed_at(courier.good(), hours * HOUR_MS)))
-    });
+    let minutes = ZONES.filter(|hours| *hours != 0).map(|hours| hours * 60).chain(ZONES_BETWEEN);
+    let in_another_zone =
+        minutes.map(|minutes| (OTHER_HOURS, Some(courier.signed_at(courier.good(), minutes * MINUTE_MS))));
     for (told, letter) in signed_otherwise.chain(in_another_zone) {
         let Some(letter) = letter else { continue };
         match courier.bring(&letter).await {

@@ -181,6 +181,7 @@ async fn callbacks_come_from_the_address_that_the_settings_name() {
 
 #[tokio::test]
 async fn without_its_source_address_a_callback_waits_and_its_endpoint_is_charged_with_nothing() {
+    let meters = countersign::meters::install().expect("meters");
     let endpoint = receiver().await;
     // Of a range for documentation: it has left this machine since the start, as one that a pair of machines shares does.
     let gone = Route { proxy: None, sources: from(&["192.0.2.77"]) };
@@ -197,4 +198,5 @@ async fn without_its_source_address_a_callback_waits_and_its_endpoint_is_charged
     let view = bench.dispatcher.view(&found.application).await.expect("this node delivers");
     assert_eq!((view.breaker, view.in_flight, view.last), (countersign::dispatch::BreakerState::Closed, 0, None));
     assert!(endpoint.received().is_empty());
+    assert!(meters.render().contains("countersign_callback_lacks_total 1"), "whoever is on call is told");
 }
