@@ -43,7 +43,7 @@ pub(crate) struct Report {
     pub(crate) phases: Phases,
     /// None where nothing went over a connection.
     pub(crate) bytes: Option<AttemptBytes>,
-    /// There is no connection for a lack of ours: nothing of it says anything of the endpoint.
+    /// Where there is no connection for a lack of ours, which: nothing of it says anything of the endpoint.
     pub(crate) lack: Option<Lack>,
 }
 

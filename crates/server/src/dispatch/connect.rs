@@ -51,7 +51,7 @@ const TARGETS_MAX: usize = 4_096;
 pub(super) struct Unreached {
     pub(super) outcome: Outcome,
     pub(super) detail: String,
-    /// An address was not tried, or a name not looked up, for a lack of ours.
+    /// Where an address was not tried, or a name not looked up, for a lack of ours: which.
     pub(super) lack: Option<Lack>,
 }
 

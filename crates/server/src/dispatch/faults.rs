@@ -84,7 +84,7 @@ pub(super) fn not_connected(address: SocketAddr, has_source: bool, error: &io::E
     NotConnected { why, lack: lack_of(error) }
 }
 
-/// Whether a connection finds no address or port on this side. Without a named source, IPv6 says the same of a machine that is on no network of
+/// What is lacking where a connection finds no address or port on this side. Without a named source, IPv6 says the same of a machine that is on no network of
 /// that family, for which an endpoint may be at fault that has no other address.
 fn no_end_here(address: SocketAddr, has_source: bool, error: &io::Error) -> Option<Lack> {
     match Errno::from_io_error(error) {
@@ -95,7 +95,7 @@ fn no_end_here(address: SocketAddr, has_source: bool, error: &io::Error) -> Opti
     }
 }
 
-/// Whether this process, or this machine, has no file or no memory for it.
+/// What is lacking where this process, or this machine, has no file or no memory for it.
 pub(super) fn lack_of(error: &io::Error) -> Option<Lack> {
     let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     Errno::from_io_error(error).filter(|errno| lacks.contains(errno)).map(|_| Lack::Room)
