@@ -9,8 +9,9 @@
 //!   against its present limit, only against the most that it may have.
 //! - **Errors of one event.** A 500 never opens the breaker: a handler that breaks at some orders gets the others without a pause.
 //! - **A single event** is left to its schedule alone.
-//! - **What is sent again by hand** and fails counts for nothing here. After as many outages in a row as open the breaker it goes on one at a time: each
-//!   event has one attempt in it, and an endpoint that is down would use all of them up at once.
+//! - **What is sent again by hand** and fails counts for nothing here. After as many outages in a row as open the breaker it goes on one at a time, and
+//!   the one that tries the endpoint in vain is tried again in place of another one: each event has one attempt in it, and an endpoint that is
+//!   down would use all of them up.
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::time::UnixMillis;
@@ -24,6 +25,8 @@ const TAKEN_LATELY_MS: i64 = 22_500;
 /// First and longest pause, in ms.
 const PAUSE_MS_MIN: i64 = 1_000;
 pub(super) const PAUSE_MS_MAX: i64 = 10_000;
+/// What was sent again by hand and tried an endpoint in vain is due again after so many ms: before another one would be made pending.
+pub(super) const TRIED_IN_VAIN_MS: i64 = PAUSE_MS_MAX - PAUSE_MS_MIN;
 
 /// What an attempt says of its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +146,8 @@ pub(super) struct Health {
     is_proven: bool,
     /// Attempts in a row, at what is sent again by hand, at which it failed as a whole.
     resent_outages: u32,
+    /// No more of what is sent again by hand is made pending before then: the one that tried it last is due before.
+    resent_until: Option<UnixMillis>,
     /// When it took one last.
     taken_at: Option<UnixMillis>,
     breaker: Breaker,
@@ -159,6 +164,7 @@ impl Health {
             outages: 0,
             is_proven: false,
             resent_outages: 0,
+            resent_until: None,
             taken_at: None,
             breaker: Breaker::Closed,
         }
@@ -263,13 +269,19 @@ impl Health {
         }
     }
 
-    /// An attempt at what is sent again by hand has ended, and does not count otherwise.
-    pub(super) const fn resent(&mut self, sign: Sign) {
+    /// An attempt at what is sent again by hand has ended, and does not count otherwise. `goes_on`: its event is due again.
+    pub(super) fn resent(&mut self, sign: Sign, goes_on: bool, now: UnixMillis) {
         match sign {
             Sign::Ill | Sign::Bad => self.resent_outages = self.resent_outages.saturating_add(1),
             Sign::Good | Sign::Failed | Sign::Neutral => self.resent_outages = 0,
             Sign::None => {}
         }
+        self.resent_until = goes_on.then(|| now.plus_ms(PAUSE_MS_MAX));
+    }
+
+    /// Whether one more that is sent again by hand may try an endpoint at which such have come to nothing.
+    pub(super) fn may_be_tried_by_hand(&self, now: UnixMillis) -> bool {
+        !self.resent_until.is_some_and(|until| rests(until, now))
     }
 
     /// Whether what is sent again by hand goes on one at a time.

@@ -271,8 +271,8 @@ fn what_is_sent_again_in_vain_counts_for_nothing_else_and_until_an_answer_alone(
     let in_vain = |health: &mut Health| {
         for sign in [Sign::Bad, Sign::Ill].repeat(5) {
             assert!(!health.is_resent_in_vain());
-            health.resent(sign);
-            health.resent(Sign::None);
+            health.resent(sign, false, at(0));
+            health.resent(Sign::None, false, at(0));
         }
         assert!(health.is_resent_in_vain());
     };
@@ -281,7 +281,7 @@ fn what_is_sent_again_in_vain_counts_for_nothing_else_and_until_an_answer_alone(
     bad(&mut health, 1, 0);
     assert!(health.is_resent_in_vain(), "an attempt of its own schedule that fails, too, changes nothing of it");
     for sign in [Sign::Failed, Sign::Neutral, Sign::Good] {
-        health.resent(sign);
+        health.resent(sign, false, at(0));
         assert!(!health.is_resent_in_vain(), "{sign:?}");
         in_vain(&mut health);
         health.ended(sign, at(0), None, true);

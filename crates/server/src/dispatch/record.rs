@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::attempt::Report;
 use super::flight::Flight;
-use super::health::{PAUSE_MS_MAX, Sign};
+use super::health::Sign;
 use super::records::Record;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, dead_and_disabled};
 use crate::app::Actor;
@@ -36,8 +36,8 @@ pub(super) const COMMIT_FOR: Duration = Duration::from_secs(30);
 /// As long where changes of the application wait for it.
 const COMMIT_IN_TURN_FOR: Duration = Duration::from_secs(4);
 
-/// An event that has had so many attempts is dead after the next one that fails, also where that was to try an endpoint whose breaker is open, or went to
-/// another URL than the present one.
+/// An event that has had so many attempts is over after the next one that fails, also where that was to try an endpoint, or went to another URL than the
+/// present one.
 const SPARED_ATTEMPTS_MAX: i64 = 100;
 
 /// What became of a batch.
@@ -125,13 +125,17 @@ impl Dispatcher {
         }
     }
 
-    /// What becomes of an event that is sent again by hand, in vain. Where its attempt was to try an endpoint whose breaker is open, and has found it as
-    /// it was, that says nothing of the event: it does not use up the one attempt of what was dead.
+    /// What becomes of an event that is sent again by hand, in vain. Where its attempt was to try an endpoint whose breaker is open, or at which what was
+    /// sent again has come to nothing, and has found it as it was, that says nothing of the event: it does not use up what the event has left.
     async fn of_sent_again(&self, event: &EventRow, verdict: Verdict, sign: Sign, now: UnixMillis) -> Option<Verdict> {
         let verdict = verdict.of_sent_again(self.how_it_was_over(event).await?);
         let is_ill = matches!(sign, Sign::Ill | Sign::Bad) && event.attempts < SPARED_ATTEMPTS_MAX;
-        let is_spared = verdict == Verdict::Dead && is_ill && self.desk.lock().await.lineup.is_open(event.application);
-        Some(if is_spared { Verdict::Retry { due_at: now.plus_ms(PAUSE_MS_MAX) } } else { verdict })
+        let is_over = matches!(verdict, Verdict::Dead | Verdict::StaysDelivered);
+        if !(is_over && is_ill) {
+            return Some(verdict);
+        }
+        let again = self.desk.lock().await.lineup.tries_again_after(event.application);
+        Some(again.map_or(verdict, |ms| Verdict::Retry { due_at: now.plus_ms(ms) }))
     }
 
     /// How an event had ended that is sent again by hand: what an attempt has delivered never dies. None: the store was away for as long as a record

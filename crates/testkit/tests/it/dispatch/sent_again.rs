@@ -111,3 +111,20 @@ async fn a_dead_event_tries_an_endpoint_whose_breaker_is_open_a_hundred_times_at
     let row = bench.row(&event).await;
     assert_eq!((row.state, row.attempts), (DeliveryState::Dead, 101));
 }
+
+#[tokio::test]
+async fn nor_does_it_use_up_that_of_a_delivered_event_whose_schedule_has_none_left() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    let owner = bench.owner(Some(endpoint.url())).await;
+    let event = bench.emit(&owner, "a").await;
+    assert_eq!((bench.deliver().await, bench.state(&event).await), (1, DeliveryState::Delivered));
+    bench.open_breaker(&owner, &endpoint).await;
+    bench.send_again(&event).await;
+    for _ in 0..3 {
+        assert_eq!((bench.deliver().await, bench.state(&event).await), (1, DeliveryState::Pending));
+        bench.clock.advance_ms(10_000);
+    }
+    endpoint.answer_with(Reply::Status(500));
+    assert_eq!((bench.deliver().await, bench.state(&event).await), (1, DeliveryState::Delivered), "it stays so");
+}
