@@ -416,6 +416,23 @@ fn client_config(settings: &DispatchSettings) -> Result<ClientConfig, DispatchEr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatch::route::Sources;
+
+    #[tokio::test]
+    async fn of_several_addresses_the_one_that_finds_no_end_here_is_told_of_wherever_it_stands() {
+        // Of a range for documentation, so none of this machine; and none of the other family.
+        let sources = Sources::of(&["192.0.2.77".parse().expect("an address")]).expect("one of a family");
+        let route = Route { sources, ..Route::default() };
+        let settings = DispatchSettings { allow_private: true, route, ..DispatchSettings::default() };
+        let connector = Connector::new(&settings).expect("settings that hold");
+        let [v4, v6] = ["127.0.0.1:1", "[::1]:1"].map(|text| text.parse().expect("an address"));
+        for vetted in [[v4, v6], [v6, v4]] {
+            let error = connector.connect(&vetted).await.expect_err("neither takes it");
+            assert_eq!((error.outcome, error.lack), (Outcome::ConnectFailed, Some(Lack::End)));
+            let is_told = error.detail.contains("callback_source_address is none of this machine now");
+            assert!(is_told && error.detail.starts_with("127.0.0.1:1"), "{}", error.detail);
+        }
+    }
 
     #[test]
     fn a_connection_is_kept_for_less_than_its_endpoint_says() {
