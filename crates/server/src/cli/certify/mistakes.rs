@@ -24,6 +24,9 @@ struct Mistake {
 const LOOKS_AT_NONE: &str = "does not go by the signature: it takes callbacks that somebody else has signed, and refuses some good ones for another reason";
 
 const MINUTE_MS: i64 = 60_000;
+const OTHER_MINUTES: &str = "takes what is stamped some minutes from now: its clock or that of this machine is wrong, or it allows for no difference between them";
+/// As far as clocks go wrong that nobody sets. Whoever allows for 30 s takes one of them.
+const MINUTES_OFF: RangeInclusive<i64> = -10..=10;
 const OTHER_HOURS: &str = "takes what is stamped whole or half hours from now: it reads the timestamp, which counts from 1970 in UTC, as a time of its own zone, or \
                            its clock or that of this machine is wrong";
 /// Zones of the world, in hours, and those between, in minutes.
@@ -148,10 +151,13 @@ pub(super) async fn look_for(courier: &Courier, secret: &str) -> Option<&'static
     }
     let signed_otherwise =
         MISTAKES.iter().map(|mistake| (mistake.told, (mistake.made)(courier, secret, courier.good())));
-    let minutes = ZONES.filter(|hours| *hours != 0).map(|hours| hours * 60).chain(ZONES_BETWEEN);
-    let in_another_zone =
-        minutes.map(|minutes| (OTHER_HOURS, Some(courier.signed_at(courier.good(), minutes * MINUTE_MS))));
-    for (told, letter) in signed_otherwise.chain(in_another_zone) {
+    let by_a_clock_that_is_off = MINUTES_OFF.map(|minutes| (OTHER_MINUTES, minutes));
+    let in_another_zone = ZONES.map(|hours| hours * 60).chain(ZONES_BETWEEN).map(|minutes| (OTHER_HOURS, minutes));
+    let stamped_otherwise = by_a_clock_that_is_off
+        .chain(in_another_zone)
+        .filter(|(_, minutes)| *minutes != 0)
+        .map(|(told, minutes)| (told, Some(courier.signed_at(courier.good(), minutes * MINUTE_MS))));
+    for (told, letter) in signed_otherwise.chain(stamped_otherwise) {
         let Some(letter) = letter else { continue };
         match courier.bring(&letter).await {
             Reaction::Taken { .. } => return Some(told),
