@@ -234,7 +234,7 @@ fn verdict(args: &VerifyArgs, environment: &BTreeMap<String, String>, now: i64) 
     let stamped: i64 = args
         .timestamp
         .parse()
-        .map_err(|_| anyhow!("the timestamp {:?} is no Unix time in milliseconds", args.timestamp))?;
+        .map_err(|_| Usage(format!("the timestamp {:?} is no Unix time in milliseconds", args.timestamp)))?;
     let (compared_with, tolerance) = args.tolerance_ms.map_or((stamped, 0), |tolerance| (now, i64::from(tolerance)));
     let key = SigningKey::new(secret.as_bytes());
     let judge = |body: &[u8], signature: &str| {

@@ -27,7 +27,7 @@ pub enum DataRefused {
     #[error("another countersign process, a server or a command, has the data folder {}; wait until it ends or stop it, or use another folder", .0.display())]
     Locked(PathBuf),
     /// No key file.
-    #[error("the master key file {} is not there; without it nothing in this deployment can be opened: bring it back from where you keep it", .0.display())]
+    #[error("the master key file {} is not there; without it nothing in this deployment can be opened: bring it back from where you keep it, or name it with --master-key FILE", .0.display())]
     NoKey(PathBuf),
     /// No file of the key before.
     #[error("the file of the master key before, {}, is not there: bring it back; or, if `countersign master-key rewrap` has said that all secrets are under the new key, take `master_key_previous_file` out of the settings", .0.display())]

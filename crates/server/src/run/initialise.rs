@@ -152,13 +152,25 @@ async fn prepare_in(
         }
         return joined(config, data, store, "by another `init` at the same moment").await;
     };
-    ensure!(
-        database != Database::Sqlite && !data.master_key().exists(),
+    let is_shared = database != Database::Sqlite;
+    if is_shared && (keys::is_named(config) || !data.master_key().exists()) {
+        return joined(config, data, store, &format!("on {before}")).await;
+    }
+    if is_shared
+        && let Some(wanted) = store.setting(deployment_settings::MASTER_KEY_ID).await?
+        && !keys::vault(config, data)?.knows(&wanted)
+    {
+        bail!(
+            "the database is initialised already (on {before}), and not with the master key in {}: to add this machine as a node, bring the \
+             deployment's master key there, or name it with --master-key FILE",
+            data.master_key().display()
+        );
+    }
+    bail!(
         "{folder} is initialised already (on {before}): start it with `{}`; if no token is at hand, `{}` makes one",
         super::command("serve", config),
         super::command("token recover", config)
-    );
-    joined(config, data, store, &format!("on {before}")).await
+    )
 }
 
 /// This folder as a further node of what was initialised before.

@@ -176,6 +176,18 @@ async fn a_shared_database_is_initialised_by_the_first_node_and_joined_with_its_
     two.master_key = Optional(None);
     two.master_key_file = Optional(Some(one.data.join("master.key")));
     assert!(matches!(prepare(&two).await.expect("it joins"), Prepared::Joined(_)));
+    // Also where a copy of the key lies in the folder already. A key of something else is named as what it is.
+    for (key, refused) in [(None, "and not with the master key in"), (Some(&one.data), "is initialised already")] {
+        let own = two.data.join("master.key");
+        match key {
+            Some(of) => drop(std::fs::copy(of.join("master.key"), &own).expect("copied")),
+            None => drop(datadir::make_key(&own, &Chance::default()).expect("it can be made")),
+        }
+        assert!(matches!(prepare(&two).await.expect("it joins"), Prepared::Joined(_)), "{refused}");
+        let unnamed = Config { master_key_file: Optional(None), ..two.clone() };
+        let said = prepare(&unnamed).await.expect_err("it is refused").to_string();
+        assert!(said.contains(refused) && said.contains("master.key") == key.is_none(), "{said}");
+    }
 
     let nodes = [started(&one).await.expect("it starts"), started(&two).await.expect("it starts beside it")];
     for node in &nodes {

@@ -313,6 +313,7 @@ fn wrong_usage_is_2() {
         &["sign", "--timestamp", "0767225600000"],
         &["sign", "--nonce", "a\nX-Other: 1"],
         &["sign", "--prefix", "X:"],
+        &["verify", "--timestamp", "x", "--nonce", "callback1", "--signature", "x", "--body", "/dev/null"],
         &["call", "GET", "v1/time"],
         &["call", "G T", "/v1/time"],
         &["call", "POST", "/v1/pay/order", "--merchant-id", "a\nb"],
