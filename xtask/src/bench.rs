@@ -1,4 +1,4 @@
-//! `cargo xtask bench [hmac|query|callbacks|upgrades|orders|flat|query-postgres|postgres]`: figures, each beside its yardstick in the same run.
+//! `cargo xtask bench [hmac|query|callbacks|ways|upgrades|orders|flat|query-postgres|postgres]`: figures, each beside its yardstick in the same run.
 
 use std::process::ExitCode;
 
@@ -7,10 +7,11 @@ use anyhow::ensure;
 use crate::tools;
 
 /// The tables, and what the measuring program calls them.
-const TABLES: [(&str, &[&str]); 8] = [
+const TABLES: [(&str, &[&str]); 9] = [
     ("hmac", &["hmac"]),
     ("query", &["query", "sqlite"]),
     ("callbacks", &["callbacks"]),
+    ("ways", &["ways"]),
     ("upgrades", &["upgrades"]),
     ("orders", &["orders"]),
     ("flat", &["flat", "10000", "5000000"]),

@@ -244,14 +244,14 @@ impl Receiver {
 }
 
 /// Whom a receiver speaks to.
-enum Clients {
+pub(crate) enum Clients {
     All,
     /// Who has a certificate of its authority.
     Known,
 }
 
 /// A certificate made for this, and what trusts it.
-fn acceptor(params: &rcgen::CertificateParams, clients: &Clients) -> Result<(TlsAcceptor, String)> {
+pub(crate) fn acceptor(params: &rcgen::CertificateParams, clients: &Clients) -> Result<(TlsAcceptor, String)> {
     let pair = rcgen::KeyPair::generate()?;
     let cert = params.self_signed(&pair)?;
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pair.serialize_der()));

@@ -1,6 +1,6 @@
-//! `measure hmac|query sqlite|query postgres|callbacks|upgrades|orders|flat FEW MANY|postgres`: prints its tables. The others it starts itself: `measure bare BODY`, the yardstick
-//! server of `query`; `measure post ADDRESS` and `measure outbox URL DATA`, who send for `callbacks`, and `measure least FILE`, a yardstick of
-//! it; `measure node URL DATA`, a node of `postgres`.
+//! `measure hmac|query sqlite|query postgres|callbacks|ways|upgrades|orders|flat FEW MANY|postgres`: prints its tables. The others it starts itself: `measure bare BODY`, the
+//! yardstick server of `query`; `measure post ADDRESS [CERTIFICATE]` and `measure outbox URL DATA [CERTIFICATE]`, who send for `callbacks` and `ways`, and
+//! `measure least FILE`, a yardstick of the former; `measure node URL DATA`, a node of `postgres`.
 
 use anyhow::{Result, bail};
 use countersign_testkit::backing::StoreKind;
@@ -21,9 +21,16 @@ fn main() -> Result<()> {
             tokio::task::LocalSet::new().block_on(&one_thread()?, measure::query::run(store))?;
         }
         ["callbacks"] => tokio::task::LocalSet::new().block_on(&one_thread()?, measure::callbacks::run())?,
-        ["outbox", url, data] => measure::callbacks::outbox::serve(url, data.into())?,
+        ["ways"] => tokio::task::LocalSet::new().block_on(&one_thread()?, measure::callbacks::ways::run())?,
+        ["outbox", url, data] => measure::callbacks::outbox::serve(url, data.into(), None)?,
+        ["outbox", url, data, certificate] => {
+            measure::callbacks::outbox::serve(url, data.into(), Some(certificate.as_ref()))?;
+        }
         ["least", path] => measure::callbacks::least::serve(path.as_ref())?,
-        ["post", address] => measure::callbacks::raw::serve(address.parse()?)?,
+        ["post", address] => measure::callbacks::raw::serve(address.parse()?, None)?,
+        ["post", address, certificate] => {
+            measure::callbacks::raw::serve(address.parse()?, Some(certificate.as_ref()))?;
+        }
         ["upgrades"] => tokio::runtime::Runtime::new()?.block_on(measure::upgrades::run())?,
         ["orders"] => tokio::runtime::Runtime::new()?.block_on(measure::orders::run())?,
         ["flat", few, many] => {
@@ -32,7 +39,9 @@ fn main() -> Result<()> {
         }
         ["node", url, data] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::node(url, data.into()))?,
         ["postgres"] => tokio::runtime::Runtime::new()?.block_on(measure::postgres::run())?,
-        _ => bail!("usage: measure hmac|query sqlite|query postgres|callbacks|upgrades|orders|flat FEW MANY|postgres"),
+        _ => bail!(
+            "usage: measure hmac|query sqlite|query postgres|callbacks|ways|upgrades|orders|flat FEW MANY|postgres"
+        ),
     }
     Ok(())
 }

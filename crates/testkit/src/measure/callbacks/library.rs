@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use countersign_protocol::callback::{Acknowledgement, callback_nonce, read_acknowledgement};
@@ -14,8 +15,13 @@ use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::{JoinSet, spawn_local};
+use tokio_rustls::TlsConnector;
 
 use super::AT_ONCE;
 use crate::wire::wall_ms;
@@ -63,25 +69,57 @@ impl Sample {
     }
 }
 
-async fn connect(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>> {
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
+/// Whom it posts to, and how.
+#[derive(Clone)]
+pub(super) struct To {
+    pub(super) address: SocketAddr,
+    pub(super) tls: Option<TlsConnector>,
+    /// Over a connection for each.
+    pub(super) anew: bool,
+}
+
+impl To {
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        match &self.tls {
+            None => shaken(stream).await,
+            Some(tls) => shaken(tls.connect(ServerName::from(self.address.ip()), stream).await?).await,
+        }
+    }
+}
+
+/// As the dispatcher has it, but that it trusts this certificate alone (PEM).
+pub(super) fn trusting(pem: &[u8]) -> Result<TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(pem)?)?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(TlsConnector::from(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
+}
+
+async fn shaken(stream: impl AsyncRead + AsyncWrite + Unpin + 'static) -> Result<SendRequest<Full<Bytes>>> {
     let (sender, connection) = Builder::new().title_case_headers(true).handshake(TokioIo::new(stream)).await?;
     spawn_local(connection);
     Ok(sender)
 }
 
 /// Posts so many.
-pub(super) async fn post(address: SocketAddr, sample: &[u8], wanted: usize) -> Result<()> {
+pub(super) async fn post(to: &To, sample: &[u8], wanted: usize) -> Result<()> {
     let left = Rc::new(Cell::new(wanted));
     let mut tasks = JoinSet::new();
     for own in 0..AT_ONCE {
-        let (left, sample) = (left.clone(), Sample::of(sample)?);
+        let (left, sample, to) = (left.clone(), Sample::of(sample)?, to.clone());
         tasks.spawn_local(async move {
             let key = SigningKey::new(b"a key that nobody checks, as long as a real one is: 64 bytes....");
-            let mut sender = connect(address).await?;
+            let mut sender = to.connect().await?;
+            let mut is_used = false;
             while left.get() > 0 {
                 left.set(left.get() - 1);
+                if to.anew && is_used {
+                    sender = to.connect().await?;
+                }
+                is_used = true;
                 let bits = (own << 32 | left.get()) as u128;
                 sender.ready().await?;
                 let answer = sender.send_request(sample.signed(&key, bits)?).await?;

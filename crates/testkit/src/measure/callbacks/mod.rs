@@ -20,6 +20,7 @@ mod library;
 pub mod outbox;
 pub mod raw;
 pub mod sink;
+pub mod ways;
 mod whole;
 
 /// Kinds of a round. They take turns in being the first: whoever comes after a pause or a heavy neighbour has another machine.

@@ -1,7 +1,7 @@
 //! The dispatcher by itself, over a store on SQLite in a process of its own: attempts that nothing records, and events that were queued.
 
 use std::io::BufRead as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -40,7 +40,7 @@ struct Outbox {
 }
 
 impl Outbox {
-    async fn open(url: &str, data: PathBuf) -> Result<Self> {
+    async fn open(url: &str, data: PathBuf, extra_roots: Vec<u8>) -> Result<Self> {
         let config = Config { data, ..Config::default() };
         run::initialise(&config).await?;
         let app = Arc::new(run::open_app(&config, Clock::System, None).await?);
@@ -58,7 +58,7 @@ impl Outbox {
             let ask = NewApplication { merchant_id, name, callback_url: Some(url.to_owned()), endpoint };
             clients.push(identity::create_application(&app, &ask, &|_| None, &actor()).await?.application.client_id);
         }
-        let settings = DispatchSettings { allow_private: true, ..DispatchSettings::default() };
+        let settings = DispatchSettings { allow_private: true, extra_roots, ..DispatchSettings::default() };
         let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings)?);
         let mut outbox = Self { app, dispatcher, clients, samples: Vec::new(), made: AtomicUsize::new(0) };
         for _ in 0..APPLICATIONS {
@@ -130,11 +130,12 @@ impl Outbox {
     }
 }
 
-/// Reads lines from stdin, `attempts N` or `outbox N`, does it, and prints the CPU time that took, in ns.
-pub fn serve(url: &str, data: PathBuf) -> Result<()> {
+/// Reads lines from stdin, `attempts N` or `outbox N`, does it, and prints the CPU time that took, in ns. `certificate`: one that is trusted, too.
+pub fn serve(url: &str, data: PathBuf, certificate: Option<&Path>) -> Result<()> {
+    let extra_roots = certificate.map(std::fs::read).transpose()?.unwrap_or_default();
     // As `serve` has it on a machine of one core.
     let runtime = run::threads::runtime(1)?;
-    let outbox = Arc::new(runtime.block_on(Outbox::open(url, data))?);
+    let outbox = Arc::new(runtime.block_on(Outbox::open(url, data, extra_roots))?);
     // In a server something always waits for a moment soon. Where nothing does, the runtime wakes itself for each deadline that is set.
     runtime.spawn(async {
         let mut soon = interval(SOON);

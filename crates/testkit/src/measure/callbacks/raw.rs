@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::{BufRead as _, Read as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -49,9 +50,10 @@ impl Template {
     }
 }
 
-/// Reads a sample request from stdin, its length first, then lines: `sockets N` or `library N`. Posts so many to `address`, and prints the CPU
-/// time that took, in ns.
-pub fn serve(address: SocketAddr) -> Result<()> {
+/// Reads a sample request from stdin, its length first, then lines: `sockets N`, `library N`, or `anew N` for the library with a connection for each.
+/// Posts so many to `address`, over TLS where a certificate is given, and prints the CPU time that took, in ns.
+pub fn serve(address: SocketAddr, certificate: Option<&Path>) -> Result<()> {
+    let tls = certificate.map(|file| library::trusting(&std::fs::read(file)?)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut stdin = std::io::stdin().lock();
     let mut line = String::new();
@@ -70,8 +72,11 @@ pub fn serve(address: SocketAddr) -> Result<()> {
         let tasks = tokio::task::LocalSet::new();
         match by {
             "sockets" => tasks.block_on(&runtime, post(address, &sample, wanted))?,
-            "library" => tasks.block_on(&runtime, library::post(address, &sample, wanted))?,
-            other => bail!("{other}: sockets or library"),
+            "library" | "anew" => {
+                let to = library::To { address, tls: tls.clone(), anew: by == "anew" };
+                tasks.block_on(&runtime, library::post(&to, &sample, wanted))?;
+            }
+            other => bail!("{other}: sockets, library or anew"),
         }
         println!("{}", cpu_ns(pid) - began);
     }

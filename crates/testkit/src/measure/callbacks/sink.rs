@@ -6,15 +6,20 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use rcgen::CertificateParams;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 
 use crate::measure::load::length;
 use crate::patience::until;
+use crate::receiver::{Clients, acceptor};
 
 /// What it says.
 pub(super) const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 24\r\n\r\n{\"returnCode\":\"SUCCESS\"}";
+/// The same of who closes the connection behind it.
+const LAST_ANSWER: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: 24\r\n\r\n{\"returnCode\":\"SUCCESS\"}";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -39,10 +44,31 @@ impl Sink {
         let of_all = came.clone();
         tokio::task::spawn_local(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::task::spawn_local(answer(stream, of_all.clone()));
+                let _ = stream.set_nodelay(true);
+                tokio::task::spawn_local(answer(stream, of_all.clone(), true));
             }
         });
         Ok(Self { address, came })
+    }
+
+    /// The same over TLS, and the certificate that it shows (PEM). `keeps`: it keeps its connections.
+    pub async fn start_tls(keeps: bool) -> Result<(Self, String)> {
+        let (acceptor, pem) = acceptor(&CertificateParams::new(vec!["127.0.0.1".to_owned()])?, &Clients::All)?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let (address, came) = (listener.local_addr()?, Rc::<Came>::default());
+        let of_all = came.clone();
+        tokio::task::spawn_local(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, came) = (acceptor.clone(), of_all.clone());
+                let _ = stream.set_nodelay(true);
+                tokio::task::spawn_local(async move {
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        answer(stream, came, keeps).await;
+                    }
+                });
+            }
+        });
+        Ok((Self { address, came }, pem))
     }
 
     /// Requests so far.
@@ -62,9 +88,8 @@ impl Sink {
     }
 }
 
-/// Serves a connection until its client has closed it.
-async fn answer(mut stream: TcpStream, came: Rc<Came>) {
-    let _ = stream.set_nodelay(true);
+/// Serves a connection until its client has closed it, or for one request.
+async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, came: Rc<Came>, keeps: bool) {
     let (mut buffer, mut have) = (vec![0; 16 * 1024], 0);
     while let Ok(read) = stream.read(&mut buffer[have..]).await {
         have += read;
@@ -78,7 +103,11 @@ async fn answer(mut stream: TcpStream, came: Rc<Came>) {
             came.first.replace(buffer[..end].to_vec());
         }
         have = 0;
-        if stream.write_all(ANSWER).await.is_err() {
+        if stream.write_all(if keeps { ANSWER } else { LAST_ANSWER }).await.is_err() {
+            return;
+        }
+        if !keeps {
+            let _ = stream.shutdown().await;
             return;
         }
     }
