@@ -1,5 +1,7 @@
 //! The defaults document every setting, and each layer lies over the one before.
 
+use std::time::Duration;
+
 use super::*;
 
 fn environment_of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
