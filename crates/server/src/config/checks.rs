@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use countersign_protocol::headers::Prefixes;
+use hyper::Uri;
 
 use super::{Config, ConfigRefused, TOLERANCE_MS_MAX, refused};
 use crate::listen::{PARSER_HEAD_BYTES_MAX, PARSER_HEADERS_MAX};
@@ -20,6 +21,10 @@ const IDEMPOTENCY_LIFE_MIN: Duration = Duration::from_secs(1);
 const WORKER_THREADS_MAX: usize = 1_024;
 /// Fewer, and hardly any signed request would pass.
 const HEADERS_MIN: usize = 16;
+/// Shorter, and questions with several filters would not pass.
+const REQUEST_LINE_BYTES_MIN: usize = 1_024;
+/// As much of a QR code as a phone reads well.
+const CHECKOUT_URL_BYTES_MAX: usize = 512;
 /// More connections or attempts at once than any machine has files for.
 const AT_ONCE_MAX: usize = 100_000_000;
 
@@ -56,24 +61,23 @@ impl Config {
         if self.listen == self.operator_listen && self.listen.port() != 0 {
             return refused(format!("listen and operator_listen are both {}: give each its own", self.listen));
         }
-        let is_plain = |c: char| !c.is_control() && !c.is_whitespace();
-        if self.checkout_url.is_empty() || !self.checkout_url.chars().all(is_plain) || self.checkout_url.ends_with('/')
-        {
-            return refused("checkout_url must be an address without blanks and without a slash at its end");
+        if !is_checkout_url(&self.checkout_url) {
+            return refused(
+                "checkout_url must be an address such as https://pay.example/checkout, without query and without a slash at its end: a slash and \
+                 the prepayId are put behind it",
+            );
         }
         if self.callback_ports.contains(&0) {
             return refused("callback_ports: 0 is no port that can be called");
         }
         let attempts = [
-            self.callback_concurrency,
-            self.callback_concurrency_per_merchant,
-            self.callback_concurrency_per_application,
-            self.callback_concurrency_slow,
+            ("callback_concurrency", self.callback_concurrency),
+            ("callback_concurrency_per_merchant", self.callback_concurrency_per_merchant),
+            ("callback_concurrency_per_application", self.callback_concurrency_per_application),
+            ("callback_concurrency_slow", self.callback_concurrency_slow),
         ];
-        if attempts.contains(&0) || attempts.iter().any(|count| *count > AT_ONCE_MAX) {
-            return refused(format!(
-                "callback_concurrency and the limits that begin with it must be from 1 to {AT_ONCE_MAX}"
-            ));
+        if let Some((name, _)) = attempts.iter().find(|(_, count)| !(1..=AT_ONCE_MAX).contains(count)) {
+            return refused(format!("{name} must be from 1 to {AT_ONCE_MAX}"));
         }
         if let Some(bad) = self.trusted_proxies.iter().find(|text| Network::parse(text).is_none()) {
             return refused(format!("trusted_proxies: {bad:?} is no address and no network such as \"10.1.0.0/16\""));
@@ -114,8 +118,10 @@ impl Config {
                 return refused(format!("{name} must be at most {most}, which is what is read of a head"));
             }
         }
-        if limits.request_line_bytes == 0 || limits.request_line_bytes > limits.head_bytes {
-            return refused("limits.request_line_bytes must be at least 1 and at most limits.head_bytes");
+        if !(REQUEST_LINE_BYTES_MIN..=limits.head_bytes).contains(&limits.request_line_bytes) {
+            return refused(format!(
+                "limits.request_line_bytes must be at least {REQUEST_LINE_BYTES_MIN}, as long as lists with filters need, and at most limits.head_bytes"
+            ));
         }
         let periods = [
             ("limits.tls_handshake_timeout", limits.tls_handshake_timeout),
@@ -160,4 +166,12 @@ impl Config {
             }
         }
     }
+}
+
+/// Whether a slash and an order's number make an address of it: of a page, or of an app by a scheme of its own.
+fn is_checkout_url(text: &str) -> bool {
+    let is_plain = |c: char| !c.is_control() && !c.is_whitespace() && !"?#".contains(c);
+    let parts = text.parse::<Uri>().map(Uri::into_parts).ok();
+    let is_address = parts.is_some_and(|parts| parts.scheme.is_some() && parts.authority.is_some());
+    is_address && text.len() <= CHECKOUT_URL_BYTES_MAX && text.chars().all(is_plain) && !text.ends_with('/')
 }

@@ -19,9 +19,12 @@ impl Network {
     /// Reads `127.0.0.1`, `10.0.0.0/8`, `fd00::/8`.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
-        let address: IpAddr = address.parse().ok()?;
+        let written: IpAddr = address.parse().ok()?;
+        // Callers are known by their own family, whichever way they came: `::ffff:10.0.0.7` is 10.0.0.7.
+        let address = written.to_canonical();
         let widest = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Some(widest), |b| b.parse().ok())?;
+        let beyond = if written.is_ipv6() { 128 - widest } else { 0 };
+        let bits = bits.map_or(Some(widest), |b| b.parse::<u8>().ok()?.checked_sub(beyond))?;
         (bits <= widest).then_some(Self { address, bits })
     }
 
@@ -166,10 +169,13 @@ mod tests {
 
     #[test]
     fn networks_are_read_strictly() {
-        for text in ["10.0.0.0/33", "::/129", "10.0.0/8", "x", "", "10.0.0.0/"] {
+        for text in ["10.0.0.0/33", "::/129", "10.0.0/8", "x", "", "10.0.0.0/", "::ffff:10.0.0.0/95"] {
             assert_eq!(Network::parse(text), None, "{text}");
         }
         assert!(Network::parse("0.0.0.0/0").expect("all").contains(Ipv4Addr::BROADCAST.into()));
+        for (mapped, plain) in [("::ffff:10.0.0.7", "10.0.0.7"), ("::ffff:10.0.0.0/104", "10.0.0.0/8")] {
+            assert_eq!(Network::parse(mapped), Network::parse(plain), "{mapped}");
+        }
     }
 
     #[test]
