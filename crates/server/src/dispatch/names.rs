@@ -4,16 +4,19 @@
 //! gets no answer often later. So what is under way is counted by the threads themselves, and whose name hangs does not use up the places
 //! of others.
 //!
+//! Attempts that begin at one moment share a look-up: whoever asks for a name for which one waits for its thread has the answer of that, which is asked for
+//! later than they asked, as one of their own would be. What a thread has begun is shared with nobody.
+//!
 //! Invariant: all places together are fewer than the threads that may block, which the store's reads need as well.
 
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use foldhash::HashMap;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
@@ -70,11 +73,21 @@ impl fmt::Display for Unresolved {
 
 type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
+/// What came of a look-up; none: nothing yet.
+type Answer = watch::Receiver<Option<Arc<io::Result<Vec<SocketAddr>>>>>;
+
+/// A name and a port.
+type Asked = (Box<str>, u16);
+
+/// Look-ups that no thread has begun.
+type Waiting = Mutex<HashMap<Asked, Answer>>;
+
 /// Looks names up.
 pub(super) struct Names {
     resolve: Arc<Resolve>,
     places: [Arc<Semaphore>; 3],
     standings: Mutex<HashMap<Box<str>, Standing>>,
+    waiting: Arc<Waiting>,
 }
 
 impl fmt::Debug for Names {
@@ -103,48 +116,62 @@ impl Names {
             resolve: Arc::new(resolve),
             places: Standing::ALL.map(|standing| Arc::new(Semaphore::new(standing.places()))),
             standings: Mutex::default(),
+            waiting: Arc::default(),
         }
     }
 
     /// The addresses of a name, with this port, asked for now.
     pub(super) async fn look_up(&self, name: &str, port: u16, within: Duration) -> Result<Vec<SocketAddr>, Unresolved> {
         let end = Instant::now() + within;
-        let place = timeout_at(end, self.place(name)).await.map_err(|_| Unresolved::Crowded)?;
-        let found = timeout_at(end, self.ask(name, port, place)).await.map_err(|_| Unresolved::TookTooLong)?;
+        let answer = timeout_at(end, self.ask(name, port)).await.map_err(|_| Unresolved::Crowded)?;
+        let found = timeout_at(end, self.hear(name, answer)).await.map_err(|_| Unresolved::TookTooLong)?;
         found.map_err(Unresolved::Error)
     }
 
     /// The same for whoever has a limit of time around more than this.
     pub(super) async fn look_up_without_limit(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let place = self.place(name).await;
-        self.ask(name, port, place).await
+        let answer = self.ask(name, port).await;
+        self.hear(name, answer).await
     }
 
-    async fn place(&self, name: &str) -> OwnedSemaphorePermit {
-        let places = Arc::clone(&self.places[self.standing(name) as usize]);
-        places.acquire_owned().await.expect("places are never closed")
+    /// A look-up that no thread has begun yet: one that waits for its thread, or another one as soon as there is a place for it.
+    async fn ask(&self, name: &str, port: u16) -> Answer {
+        let asked: Asked = (name.into(), port);
+        if let Some(waits) = lock(&self.waiting).get(&asked) {
+            return waits.clone();
+        }
+        let place = Arc::clone(&self.places[self.standing(name) as usize]);
+        let place = place.acquire_owned().await.expect("places are never closed");
+        let mut waiting = lock(&self.waiting);
+        if let Some(waits) = waiting.get(&asked) {
+            return waits.clone();
+        }
+        let (tells, answer) = watch::channel(None);
+        waiting.insert(asked.clone(), answer.clone());
+        drop(waiting);
+        let (resolve, waits) = (Arc::clone(&self.resolve), Waits { waiting: Arc::clone(&self.waiting), asked });
+        spawn_blocking(move || look_up(&*resolve, waits, place, &tells));
+        answer
     }
 
-    async fn ask(&self, name: &str, port: u16, place: OwnedSemaphorePermit) -> io::Result<Vec<SocketAddr>> {
-        let (resolve, wanted) = (Arc::clone(&self.resolve), Box::<str>::from(name));
+    async fn hear(&self, name: &str, mut answer: Answer) -> io::Result<Vec<SocketAddr>> {
         let mut note = LookUpNote { names: self, name, came: Standing::Hung };
-        let answer = spawn_blocking(move || {
-            // Given back by the thread, not by the attempt, which may be gone before.
-            let _place = place;
-            resolve(&wanted, port)
-        });
-        let found = answer.await.map_err(io::Error::other).flatten();
+        let found = answer.wait_for(Option::is_some).await.map(|found| found.clone());
         note.came = Standing::Answered;
-        found
+        match found.ok().flatten().as_deref() {
+            Some(Ok(found)) => Ok(found.clone()),
+            Some(Err(error)) => Err(copied(error)),
+            None => Err(io::Error::other("the look-up broke off")),
+        }
     }
 
     fn standing(&self, name: &str) -> Standing {
-        let standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        let standings = lock(&self.standings);
         standings.get(name).copied().unwrap_or(Standing::New)
     }
 
     fn note(&self, name: &str, standing: Standing) {
-        let mut standings = self.standings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut standings = lock(&self.standings);
         if let Some(noted) = standings.get_mut(name) {
             *noted = standing;
             return;
@@ -154,6 +181,42 @@ impl Names {
         }
         standings.insert(name.into(), standing);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same for one more of those who share it.
+fn copied(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+/// A look-up waits for its thread as long as this is there.
+struct Waits {
+    waiting: Arc<Waiting>,
+    asked: Asked,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        lock(&self.waiting).remove(&self.asked);
+    }
+}
+
+/// By a thread that may block. The place is given back by it, not by the attempt, which may be gone before.
+fn look_up(
+    resolve: &Resolve,
+    waits: Waits,
+    _place: OwnedSemaphorePermit,
+    tells: &watch::Sender<Option<Arc<io::Result<Vec<SocketAddr>>>>>,
+) {
+    let (name, port) = waits.asked.clone();
+    drop(waits);
+    tells.send_replace(Some(Arc::new(resolve(&name, port))));
 }
 
 /// Notes what came of a look-up, also of one whose attempt gave up before.
@@ -202,6 +265,11 @@ mod tests {
             })
         }
 
+        fn ends(&self) {
+            *self.0.0.lock().expect("is whole") = true;
+            self.0.1.notify_all();
+        }
+
         fn hanging(&self) -> usize {
             self.0.2.load(SeqCst)
         }
@@ -219,8 +287,7 @@ mod tests {
     impl Drop for Resolver {
         fn drop(&mut self) {
             // Threads that block would keep the runtime, and the test, from ending.
-            *self.0.0.lock().expect("is whole") = true;
-            self.0.1.notify_all();
+            self.ends();
         }
     }
 
@@ -269,13 +336,57 @@ mod tests {
         );
         names.look_up("hangs.example", 443, SHORT).await.expect_err("takes too long");
         assert_eq!(names.standing("hangs.example"), Standing::Hung);
-        *resolver.0.0.lock().expect("is whole") = true;
-        resolver.0.1.notify_all();
+        resolver.ends();
         assert_eq!(
             names.look_up("hangs.example", 8443, LONG).await.expect("is found"),
             [([192, 0, 2, 1], 8443).into()]
         );
         assert_eq!(names.standing("hangs.example"), Standing::Answered);
+    }
+
+    #[test]
+    fn attempts_that_begin_before_a_thread_does_share_a_look_up_and_none_that_has_begun_is_shared() {
+        let one_thread = tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(1).build();
+        one_thread.expect("a runtime").block_on(async {
+            let (resolver, asked) = (Resolver::default(), Arc::new(Mutex::new(Vec::new())));
+            let hangs = Arc::new(resolver.names());
+            let names = Arc::new(Names::by({
+                let (inner, asked) = (Arc::clone(&hangs.resolve), Arc::clone(&asked));
+                move |name, port| {
+                    asked.lock().expect("is whole").push(format!("{name}:{port}"));
+                    inner(name, port)
+                }
+            }));
+            let look_up = |name: &'static str, port| {
+                let names = Arc::clone(&names);
+                tokio::spawn(async move { names.look_up(name, port, LONG).await })
+            };
+            let first = look_up("hangs.example", 1);
+            resolver.comes_to(1).await;
+            // The one thread has begun that, so this is another one; the others wait for the thread, too.
+            let again = look_up("hangs.example", 1);
+            let shared: Vec<_> = (1..=5).map(|_| look_up("shop.example", 2)).collect();
+            let other = look_up("shop.example", 3);
+            let failing: Vec<_> = (1..=2).map(|_| look_up("none.example", 4)).collect();
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            resolver.ends();
+            let others = [(1, first), (1, again), (3, other)];
+            for (port, one) in others.into_iter().chain(shared.into_iter().map(|one| (2, one))) {
+                let found = one.await.expect("ends").expect("is found");
+                assert_eq!(found, [([192, 0, 2, 1], port).into()]);
+            }
+            for one in failing {
+                let why = one.await.expect("ends").expect_err("is not there").to_string();
+                assert_eq!(why, "the name cannot be looked up: entity not found");
+            }
+            let asked = asked.lock().expect("is whole").clone();
+            let once_each =
+                ["hangs.example:1", "hangs.example:1", "shop.example:2", "shop.example:3", "none.example:4"];
+            assert_eq!(asked, once_each);
+            assert!(lock(&names.waiting).is_empty());
+        });
     }
 
     #[test]
