@@ -117,9 +117,16 @@ fn variables_that_kubernetes_gives_for_a_service_of_our_name_are_no_settings() {
     }
 }
 
+fn each_is_refused(table: &[(&str, &str)]) {
+    for (file, wanted) in table {
+        let said = load(file, &[], &[]).expect_err(file);
+        assert!(said.contains(wanted) && !said.contains("canary"), "{file}: {said}");
+    }
+}
+
 #[test]
 fn what_has_the_wrong_form_is_refused_with_its_name() {
-    let table = [
+    each_is_refused(&[
         ("rate_limit_per_s = \"5\"", "rate_limit_per_s must be a whole number, not a text"),
         ("rate_limit_per_s = -5", "the setting rate_limit_per_s is not good"),
         ("listen = \"here\"", "the setting listen is not good"),
@@ -155,6 +162,12 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("checkout_url = \"https://pay.example/#x\"", "checkout_url must be an address"),
         ("idempotency_life = \"0s\"", "idempotency_life must be at least 1s"),
         ("idempotency_life = \"999ms\"", "idempotency_life must be at least 1s"),
+    ]);
+}
+
+#[test]
+fn what_is_out_of_bounds_is_refused_with_its_name() {
+    each_is_refused(&[
         ("rule_timezone = \"Mars/Olympus\"", "is no IANA time zone"),
         ("rule_timezone = \"Etc/Unknown\"", "is no IANA time zone"),
         ("markup_unit = \"permille\"", "the setting markup_unit is not good"),
@@ -191,11 +204,7 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
             "the setting callback_source_address is not good: an IP address is wanted, such as \"198.51.100.7\"",
         ),
         ("callback_source_address = [\"127.0.0.1\", \"127.0.0.2\"]", "callback_source_address: give at most one"),
-    ];
-    for (file, wanted) in table {
-        let said = load(file, &[], &[]).expect_err(file);
-        assert!(said.contains(wanted) && !said.contains("canary"), "{file}: {said}");
-    }
+    ]);
 }
 
 #[test]
