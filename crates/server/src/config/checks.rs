@@ -171,7 +171,10 @@ impl Config {
 /// Whether a slash and an order's number make an address of it: of a page, or of an app by a scheme of its own.
 fn is_checkout_url(text: &str) -> bool {
     let is_plain = |c: char| !c.is_control() && !c.is_whitespace() && !"?#".contains(c);
-    let parts = text.parse::<Uri>().map(Uri::into_parts).ok();
-    let is_address = parts.is_some_and(|parts| parts.scheme.is_some() && parts.authority.is_some());
+    let is_address = text.parse::<Uri>().is_ok_and(|uri| {
+        // What a browser runs is no address, and every order would show a password.
+        let is_script = uri.scheme_str().is_none_or(|scheme| scheme.eq_ignore_ascii_case("javascript"));
+        uri.authority().is_some_and(|authority| !authority.as_str().contains('@')) && !is_script
+    });
     is_address && text.len() <= CHECKOUT_URL_BYTES_MAX && text.chars().all(is_plain) && !text.ends_with('/')
 }

@@ -155,6 +155,8 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("callback_concurrency = 100000001", "callback_concurrency must be from 1 to"),
         ("checkout_url = \"\"", "checkout_url must be an address"),
         ("checkout_url = \"javascript:alert(1)\"", "checkout_url must be an address"),
+        ("checkout_url = \"javascript://x/%0aalert(1)\"", "checkout_url must be an address"),
+        ("checkout_url = \"https://me:canary@pay.example\"", "checkout_url must be an address"),
         ("checkout_url = \"pay.example\"", "checkout_url must be an address"),
         ("checkout_url = \"https://pay.example/\"", "checkout_url must be an address"),
         ("checkout_url = \"https://pay.example/a b\"", "checkout_url must be an address"),

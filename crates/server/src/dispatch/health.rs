@@ -9,9 +9,9 @@
 //!   against its present limit, only against the most that it may have.
 //! - **Errors of one event.** A 500 never opens the breaker: a handler that breaks at some orders gets the others without a pause.
 //! - **A single event** is left to its schedule alone.
-//! - **What is sent again by hand** and fails counts for nothing here. After as many outages in a row as open the breaker it goes on one at a time, and
-//!   the one that tries the endpoint in vain is tried again in place of another one: each event has one attempt in it, and an endpoint that is
-//!   down would use all of them up.
+//! - **What is sent again by hand** and fails counts for nothing here. After as many outages in a row as open the breaker what tries the endpoint in vain
+//!   is tried again, and another one follows each minute only: each event has one attempt in it, and an endpoint that is down would use all of them up.
+//!   Another one, since it may be certain events alone that it does not answer.
 
 use countersign_domain::delivery::Outcome;
 use countersign_domain::time::UnixMillis;
@@ -25,8 +25,8 @@ const TAKEN_LATELY_MS: i64 = 22_500;
 /// First and longest pause, in ms.
 const PAUSE_MS_MIN: i64 = 1_000;
 pub(super) const PAUSE_MS_MAX: i64 = 10_000;
-/// What was sent again by hand and tried an endpoint in vain is due again after so many ms: before another one would be made pending.
-pub(super) const TRIED_IN_VAIN_MS: i64 = PAUSE_MS_MAX - PAUSE_MS_MIN;
+/// After so many ms another event is sent again to an endpoint that has answered none of the last ones.
+const ANOTHER_MS: i64 = 60_000;
 
 /// What an attempt says of its endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,8 +146,8 @@ pub(super) struct Health {
     is_proven: bool,
     /// Attempts in a row, at what is sent again by hand, at which it failed as a whole.
     resent_outages: u32,
-    /// No more of what is sent again by hand is made pending before then: the one that tried it last is due before.
-    resent_until: Option<UnixMillis>,
+    /// When another one may be made pending, while they come to nothing; none: at once.
+    resent_next: Option<UnixMillis>,
     /// When it took one last.
     taken_at: Option<UnixMillis>,
     breaker: Breaker,
@@ -164,7 +164,7 @@ impl Health {
             outages: 0,
             is_proven: false,
             resent_outages: 0,
-            resent_until: None,
+            resent_next: None,
             taken_at: None,
             breaker: Breaker::Closed,
         }
@@ -269,22 +269,32 @@ impl Health {
         }
     }
 
-    /// An attempt at what is sent again by hand has ended, and does not count otherwise. `goes_on`: its event is due again.
-    pub(super) fn resent(&mut self, sign: Sign, goes_on: bool, now: UnixMillis) {
+    /// An attempt at what is sent again by hand has ended, and does not count otherwise.
+    pub(super) const fn resent(&mut self, sign: Sign) {
         match sign {
             Sign::Ill | Sign::Bad => self.resent_outages = self.resent_outages.saturating_add(1),
-            Sign::Good | Sign::Failed | Sign::Neutral => self.resent_outages = 0,
+            Sign::Good | Sign::Failed | Sign::Neutral => self.is_resent_well(),
             Sign::None => {}
         }
-        self.resent_until = goes_on.then(|| now.plus_ms(PAUSE_MS_MAX));
     }
 
-    /// Whether one more that is sent again by hand may try an endpoint at which such have come to nothing.
-    pub(super) fn may_be_tried_by_hand(&self, now: UnixMillis) -> bool {
-        !self.resent_until.is_some_and(|until| rests(until, now))
+    const fn is_resent_well(&mut self) {
+        (self.resent_outages, self.resent_next) = (0, None);
     }
 
-    /// Whether what is sent again by hand goes on one at a time.
+    /// One more that is to be sent again was made pending.
+    pub(super) const fn has_another(&mut self, now: UnixMillis) {
+        if self.is_resent_in_vain() {
+            self.resent_next = Some(now.plus_ms(ANOTHER_MS));
+        }
+    }
+
+    /// Whether one more may follow, where they come to nothing. An instant that lies farther ahead was noted by a clock that was.
+    pub(super) fn may_have_another(&self, now: UnixMillis) -> bool {
+        !self.resent_next.is_some_and(|next| (1..=ANOTHER_MS).contains(&next.0.saturating_sub(now.0)))
+    }
+
+    /// Whether what was sent again by hand lately has come to nothing.
     pub(super) const fn is_resent_in_vain(&self) -> bool {
         self.resent_outages >= OUTAGES_OPEN
     }
@@ -292,8 +302,11 @@ impl Health {
     /// An attempt has ended. `next`: when its event is due again. `waiting`: whether more of its events are due.
     pub(super) fn ended(&mut self, sign: Sign, now: UnixMillis, next: Option<UnixMillis>, waiting: bool) {
         match sign {
-            Sign::Good => (self.taken_at, self.resent_outages) = (Some(now), 0),
-            Sign::Failed | Sign::Neutral => self.resent_outages = 0,
+            Sign::Good => {
+                self.taken_at = Some(now);
+                self.is_resent_well();
+            }
+            Sign::Failed | Sign::Neutral => self.is_resent_well(),
             Sign::Ill | Sign::Bad | Sign::None => {}
         }
         match sign {

@@ -271,8 +271,8 @@ fn what_is_sent_again_in_vain_counts_for_nothing_else_and_until_an_answer_alone(
     let in_vain = |health: &mut Health| {
         for sign in [Sign::Bad, Sign::Ill].repeat(5) {
             assert!(!health.is_resent_in_vain());
-            health.resent(sign, false, at(0));
-            health.resent(Sign::None, false, at(0));
+            health.resent(sign);
+            health.resent(Sign::None);
         }
         assert!(health.is_resent_in_vain());
     };
@@ -281,11 +281,25 @@ fn what_is_sent_again_in_vain_counts_for_nothing_else_and_until_an_answer_alone(
     bad(&mut health, 1, 0);
     assert!(health.is_resent_in_vain(), "an attempt of its own schedule that fails, too, changes nothing of it");
     for sign in [Sign::Failed, Sign::Neutral, Sign::Good] {
-        health.resent(sign, false, at(0));
+        health.resent(sign);
         assert!(!health.is_resent_in_vain(), "{sign:?}");
         in_vain(&mut health);
         health.ended(sign, at(0), None, true);
         assert!(!health.is_resent_in_vain(), "{sign:?}");
         in_vain(&mut health);
     }
+}
+
+#[test]
+fn while_what_is_sent_again_comes_to_nothing_another_one_follows_after_a_minute() {
+    let mut health = Health::new(8);
+    health.has_another(at(0));
+    (0..10).for_each(|_| health.resent(Sign::Bad));
+    assert!(health.may_have_another(at(0)), "the minute begins with the first one that follows");
+    health.has_another(at(0));
+    assert_eq!([0, 1, 59_999, 60_000].map(|ms| health.may_have_another(at(ms))), [false, false, false, true]);
+    assert!(health.may_have_another(at(-1)), "by a clock that was ahead");
+    health.resent(Sign::Failed);
+    (0..10).for_each(|_| health.resent(Sign::Bad));
+    assert!(health.may_have_another(at(1)), "that was over");
 }

@@ -378,7 +378,7 @@ impl Lineup {
             if !flight.by_hand || was_open || sign == Sign::Good {
                 place.health.ended(sign, now, next, waiting);
             } else {
-                place.health.resent(sign, next.is_some(), now);
+                place.health.resent(sign);
             }
             turned = match (was_open, place.health.breaker(now)) {
                 (false, BreakerState::Open { until }) => Some(Turned::Opened { until }),

@@ -22,6 +22,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::faults::lack_of;
 
+/// A look-up that has waited for its thread for longer is shared with nobody more: where the system gives no thread, the next one who asks asks for one again.
+const SHARED_FOR: Duration = Duration::from_millis(100);
 /// Names whose standing is remembered.
 const NAMES_MAX: usize = 4_096;
 
@@ -79,8 +81,8 @@ type Answer = watch::Receiver<Option<Arc<io::Result<Vec<SocketAddr>>>>>;
 /// A name and a port.
 type Asked = (Box<str>, u16);
 
-/// Look-ups that no thread has begun.
-type Waiting = Mutex<HashMap<Asked, Answer>>;
+/// Look-ups that no thread has begun, and since when.
+type Waiting = Mutex<HashMap<Asked, (Instant, Answer)>>;
 
 /// Looks names up.
 pub(super) struct Names {
@@ -137,19 +139,20 @@ impl Names {
     /// A look-up that no thread has begun yet: one that waits for its thread, or another one as soon as there is a place for it.
     async fn ask(&self, name: &str, port: u16) -> Answer {
         let asked: Asked = (name.into(), port);
-        if let Some(waits) = lock(&self.waiting).get(&asked) {
-            return waits.clone();
+        if let Some(waits) = shared(&lock(&self.waiting), &asked) {
+            return waits;
         }
         let place = Arc::clone(&self.places[self.standing(name) as usize]);
         let place = place.acquire_owned().await.expect("places are never closed");
         let mut waiting = lock(&self.waiting);
-        if let Some(waits) = waiting.get(&asked) {
-            return waits.clone();
+        if let Some(waits) = shared(&waiting, &asked) {
+            return waits;
         }
         let (tells, answer) = watch::channel(None);
-        waiting.insert(asked.clone(), answer.clone());
+        waiting.insert(asked.clone(), (Instant::now(), answer.clone()));
         drop(waiting);
-        let (resolve, waits) = (Arc::clone(&self.resolve), Waits { waiting: Arc::clone(&self.waiting), asked });
+        let resolve = Arc::clone(&self.resolve);
+        let waits = Waits { waiting: Arc::clone(&self.waiting), asked, answer: answer.clone() };
         spawn_blocking(move || look_up(&*resolve, waits, place, &tells));
         answer
     }
@@ -195,15 +198,26 @@ fn copied(error: &io::Error) -> io::Error {
     }
 }
 
+/// The look-up that whoever asks for this now has a part in.
+fn shared(waiting: &HashMap<Asked, (Instant, Answer)>, asked: &Asked) -> Option<Answer> {
+    let (since, answer) = waiting.get(asked)?;
+    (since.elapsed() < SHARED_FOR).then(|| answer.clone())
+}
+
 /// A look-up waits for its thread as long as this is there.
 struct Waits {
     waiting: Arc<Waiting>,
     asked: Asked,
+    answer: Answer,
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
-        lock(&self.waiting).remove(&self.asked);
+        let mut waiting = lock(&self.waiting);
+        // A younger one may have taken its place.
+        if waiting.get(&self.asked).is_some_and(|(_, answer)| answer.same_channel(&self.answer)) {
+            waiting.remove(&self.asked);
+        }
     }
 }
 
@@ -387,6 +401,24 @@ mod tests {
             assert_eq!(asked, once_each);
             assert!(lock(&names.waiting).is_empty());
         });
+    }
+
+    /// As where the system gives no thread: what was asked for stays where it is.
+    #[tokio::test]
+    async fn a_look_up_that_finds_no_thread_keeps_nobody_from_asking_again() {
+        let resolver = Resolver::default();
+        let (names, asked) = (resolver.names(), (Box::from("shop.example"), 443));
+        let (_tells, stuck) = watch::channel(None);
+        let since = Instant::now().checked_sub(SHARED_FOR).expect("some time ago");
+        lock(&names.waiting).insert(asked.clone(), (since, stuck.clone()));
+        let old = Waits { waiting: Arc::clone(&names.waiting), asked: asked.clone(), answer: stuck.clone() };
+        let answer = names.ask("shop.example", 443).await;
+        assert!(!answer.same_channel(&stuck));
+        names.hear("shop.example", answer).await.expect("is found");
+        let (_tells, young) = watch::channel(None);
+        lock(&names.waiting).insert(asked, (Instant::now(), young.clone()));
+        drop(old);
+        assert!(names.ask("shop.example", 443).await.same_channel(&young), "it has not taken that along");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::attempt::Report;
 use super::flight::Flight;
-use super::health::Sign;
+use super::health::{PAUSE_MS_MAX, Sign};
 use super::records::Record;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, dead_and_disabled};
 use crate::app::Actor;
@@ -126,16 +126,20 @@ impl Dispatcher {
     }
 
     /// What becomes of an event that is sent again by hand, in vain. Where its attempt was to try an endpoint whose breaker is open, or at which what was
-    /// sent again has come to nothing, and has found it as it was, that says nothing of the event: it does not use up what the event has left.
+    /// sent again has come to nothing, and has found it as it was, that says nothing of the event: it does not use up the last attempt that the event
+    /// has. Nor does a kept connection that broke under it.
     async fn of_sent_again(&self, event: &EventRow, verdict: Verdict, sign: Sign, now: UnixMillis) -> Option<Verdict> {
         let verdict = verdict.of_sent_again(self.how_it_was_over(event).await?);
-        let is_ill = matches!(sign, Sign::Ill | Sign::Bad) && event.attempts < SPARED_ATTEMPTS_MAX;
         let is_over = matches!(verdict, Verdict::Dead | Verdict::StaysDelivered);
-        if !(is_over && is_ill) {
+        if !is_over || event.attempts >= SPARED_ATTEMPTS_MAX {
             return Some(verdict);
         }
-        let again = self.desk.lock().await.lineup.tries_again_after(event.application);
-        Some(again.map_or(verdict, |ms| Verdict::Retry { due_at: now.plus_ms(ms) }))
+        let is_spared = match sign {
+            Sign::Ill | Sign::Bad => self.desk.lock().await.lineup.is_tried(event.application),
+            Sign::None => true,
+            Sign::Good | Sign::Failed | Sign::Neutral => false,
+        };
+        Some(if is_spared { Verdict::Retry { due_at: now.plus_ms(PAUSE_MS_MAX) } } else { verdict })
     }
 
     /// How an event had ended that is sent again by hand: what an attempt has delivered never dies. None: the store was away for as long as a record

@@ -2,7 +2,7 @@
 //!
 //! What is pending goes out as fast as the endpoint stands, so what is too much for it is not made pending: a portion waits while the breaker is
 //! not closed, and until most of the one before has gone. Otherwise all of it would go out at once when the endpoint is mended. Each event has one
-//! attempt in it, so while those come to nothing one event tries the endpoint, again and again, until it is answered or has had a hundred attempts.
+//! attempt in it, so while those come to nothing what has tried the endpoint tries it again, and another one follows each minute only.
 //!
 //! The node that holds the application's lane does it. A portion and the place that it leads to are one batch, guarded by the place where
 //! it began: whoever dies in between leaves both undone, and the next holder of the lane goes on from there. So no event is taken twice.
@@ -179,6 +179,7 @@ impl Dispatcher {
         match committed {
             Ok(_) => {
                 if !found.is_empty() {
+                    self.desk.lock().await.lineup.has_another(application, due_at);
                     self.app.due.ring(tenant, application);
                 }
                 Ok((to < row.through_seq).then_some(next))
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn after_ten_outages_in_a_row_one_event_tries_the_endpoint_though_the_breaker_never_opens() {
+    async fn after_ten_outages_in_a_row_another_one_follows_each_minute_though_the_breaker_never_opens() {
         let walk = Walk::begin(None).await;
         for done in [2, 4, 6, 8, 10] {
             assert_eq!((walk.done(&mut Paces::new()).await, walk.deliver_after(0).await), (done, 2));
@@ -418,10 +419,13 @@ mod tests {
         assert_eq!((walk.waits_for().await, walk.done(&mut paces).await), (Some("endpoint"), 11));
         assert!(paces.get(&walk.id).copied() >= Some(before + LOOK_EVERY));
         assert_eq!(walk.deliver_after(0).await, 1);
-        // That one tries the endpoint again and again, and no other one is used up.
-        for _ in 0..90 {
-            assert_eq!((walk.deliver_after(8_999).await, walk.done(&mut Paces::new()).await), (0, 11));
-            assert_eq!((walk.deliver_after(1).await, walk.done(&mut Paces::new()).await), (1, 11));
+        // It tries the endpoint again and again, and another one each minute. None is used up.
+        for (tries, done) in [(1, 11), (2, 12)] {
+            for _ in 0..5 {
+                assert_eq!((walk.deliver_after(10_000).await, walk.done(&mut Paces::new()).await), (tries, done));
+            }
+            assert_eq!((walk.deliver_after(10_000).await, walk.done(&mut Paces::new()).await), (tries, done + 1));
+            assert_eq!(walk.deliver_after(0).await, 1);
         }
         let dead = async || redelivery::outcomes(&walk.app, walk.id).await.expect("are counted").dead;
         assert_eq!(dead().await, 10);

@@ -11,8 +11,9 @@ use countersign_store::contract::{CommitError, Role};
 use countersign_store::{AnyStore, Batch, PostgresStore, SqliteStore, Store as _, Write};
 use serde_json::json;
 
+use super::deployment_settings::{self, Settings};
 use super::missing_deployment::{Presence, presence, quoted, refuse_half_restored, refuse_what_was_lost};
-use super::{Database, before_upgrade, cannot_be_used, deployment_settings};
+use super::{Database, before_upgrade, cannot_be_used};
 use crate::app::operators::{PlainSecret, make_token, role_name};
 use crate::app::sealed::EVIDENCE;
 use crate::app::{Actor, audit_chain, evidence, uses};
@@ -87,6 +88,7 @@ async fn prepare_folder(config: &Config, data: &DataDir) -> anyhow::Result<Prepa
         && database != Database::Sqlite
     {
         let since = kept.get(deployment_settings::INITIALISED_AT).await?.unwrap_or_default();
+        refuse_unnamed(config, data, &since, &kept).await?;
         deployment_settings::compare_kept(config, &keys_of_node(config, data, &format!("on {since}"))?, &kept).await?;
     }
     let store = super::open_store(config, data).await?;
@@ -138,7 +140,6 @@ async fn prepare_in(
     store: &AnyStore,
     chance: &Chance,
 ) -> anyhow::Result<Prepared> {
-    let folder = data.path().display();
     let Some(before) = store.setting(deployment_settings::INITIALISED_AT).await? else {
         let had_key = data.master_key().exists();
         let master = make_or_take_key(config, data, chance)?;
@@ -152,25 +153,34 @@ async fn prepare_in(
         }
         return joined(config, data, store, "by another `init` at the same moment").await;
     };
-    let is_shared = database != Database::Sqlite;
-    if is_shared && (keys::is_named(config) || !data.master_key().exists()) {
-        return joined(config, data, store, &format!("on {before}")).await;
-    }
-    if is_shared
-        && let Some(wanted) = store.setting(deployment_settings::MASTER_KEY_ID).await?
-        && !keys::vault(config, data)?.knows(&wanted)
-    {
-        bail!(
-            "the database is initialised already (on {before}), and not with the master key in {}: to add this machine as a node, bring the \
-             deployment's master key there, or name it with --master-key FILE",
-            data.master_key().display()
-        );
-    }
-    bail!(
-        "{folder} is initialised already (on {before}): start it with `{}`; if no token is at hand, `{}` makes one",
+    ensure!(database != Database::Sqlite, initialised_already(config, data, &before));
+    refuse_unnamed(config, data, &before, &Settings::Of(store)).await?;
+    joined(config, data, store, &format!("on {before}")).await
+}
+
+fn initialised_already(config: &Config, data: &DataDir, before: &str) -> String {
+    format!(
+        "{} is initialised already (on {before}): start it with `{}`; if no token is at hand, `{}` makes one",
+        data.path().display(),
         super::command("serve", config),
         super::command("token recover", config)
     )
+}
+
+/// Refuses a folder of a database of nodes whose key lies in it, and is not named: there is nothing to make ready, or it is another deployment's.
+async fn refuse_unnamed(config: &Config, data: &DataDir, before: &str, kept: &Settings<'_>) -> anyhow::Result<()> {
+    if keys::is_named(config) || !data.master_key().exists() {
+        return Ok(());
+    }
+    let wanted = kept.get(deployment_settings::MASTER_KEY_ID).await?;
+    let vault = keys::vault(config, data)?;
+    ensure!(
+        wanted.is_none_or(|wanted| vault.knows(&wanted)),
+        "the database is initialised already (on {before}), and not with the master key in {}: to add this machine as a node, name the deployment's \
+         master key with --master-key FILE",
+        data.master_key().display()
+    );
+    bail!(initialised_already(config, data, before))
 }
 
 /// This folder as a further node of what was initialised before.

@@ -4,14 +4,14 @@ use countersign_domain::ids::ApplicationNo;
 use countersign_domain::time::UnixMillis;
 
 use super::Lineup;
-use crate::dispatch::health::{BreakerState, PAUSE_MS_MAX, TRIED_IN_VAIN_MS};
+use crate::dispatch::health::BreakerState;
 
 /// How many more events of an application may be made pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dispatch) enum Takes {
     /// None: what is due has not gone yet, or the endpoint is left alone.
     Nothing,
-    /// One: the endpoint may be tried, or what was sent again lately was sent in vain, and nothing else is due that could try it.
+    /// One: it may be what the endpoint answers.
     One,
     /// As many as the pace allows.
     Portion,
@@ -22,25 +22,26 @@ impl Lineup {
     pub(in crate::dispatch) fn takes(&self, application: ApplicationNo, few: usize, now: UnixMillis) -> Takes {
         let Some(place) = self.places.get(&application) else { return Takes::Portion };
         let tries_alone = !place.has_work() && place.in_flight() == 0;
-        let may_try = place.health.may_be_tried_by_hand(now);
-        match place.health.breaker(now) {
-            BreakerState::Closed if place.health.is_resent_in_vain() && tries_alone && may_try => Takes::One,
-            BreakerState::Closed if !place.health.is_resent_in_vain() && place.has_at_most(few) => Takes::Portion,
-            BreakerState::HalfOpen if tries_alone => Takes::One,
-            BreakerState::Closed | BreakerState::Open { .. } | BreakerState::HalfOpen => Takes::Nothing,
+        match (place.health.breaker(now), place.health.is_resent_in_vain()) {
+            (BreakerState::Closed, true) if place.health.may_have_another(now) => Takes::One,
+            (BreakerState::Closed, false) if place.has_at_most(few) => Takes::Portion,
+            (BreakerState::HalfOpen, _) if tries_alone => Takes::One,
+            (BreakerState::Closed | BreakerState::Open { .. } | BreakerState::HalfOpen, _) => Takes::Nothing,
         }
     }
 
-    /// Whether an attempt at what is sent again by hand, that is under way, is to find out how its endpoint stands: then that it fails says nothing of its
-    /// event, which is due again after so many ms.
-    pub(in crate::dispatch) fn tries_again_after(&self, application: ApplicationNo) -> Option<i64> {
-        let place = self.places.get(&application)?;
-        let tries_alone = place.in_flight() == 1 && !place.has_work();
-        match (place.health.is_open(), place.health.is_resent_in_vain() && tries_alone) {
-            (true, _) => Some(PAUSE_MS_MAX),
-            (false, true) => Some(TRIED_IN_VAIN_MS),
-            (false, false) => None,
+    /// Another one that is sent again was made pending.
+    pub(in crate::dispatch) fn has_another(&mut self, application: ApplicationNo, now: UnixMillis) {
+        if let Some(place) = self.places.get_mut(&application) {
+            place.health.has_another(now);
         }
+    }
+
+    /// Whether an endpoint is asked for nothing but to find out whether it answers: its breaker is not closed, or what was sent again lately has come to
+    /// nothing.
+    pub(in crate::dispatch) fn is_tried(&self, application: ApplicationNo) -> bool {
+        let place = self.places.get(&application);
+        place.is_some_and(|place| place.health.is_open() || place.health.is_resent_in_vain())
     }
 
     /// Whether the breaker of an endpoint is not closed.

@@ -128,3 +128,62 @@ async fn nor_does_it_use_up_that_of_a_delivered_event_whose_schedule_has_none_le
     endpoint.answer_with(Reply::Status(500));
     assert_eq!((bench.deliver().await, bench.state(&event).await), (1, DeliveryState::Delivered), "it stays so");
 }
+
+#[tokio::test]
+async fn nor_does_a_kept_connection_that_breaks_under_it() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.answer_with(Reply::Fail);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    bench.set_delays(&owner, &["1s"]).await;
+    let event = bench.emit_dead(&owner, "a").await;
+    endpoint.answer_with(Reply::SuccessKeeping);
+    bench.emit(&owner, "b").await;
+    assert_eq!(bench.deliver().await, 1);
+    for (reply, reused, state) in
+        [(Reply::Reset, true, DeliveryState::Pending), (Reply::Reset, false, DeliveryState::Dead)]
+    {
+        endpoint.answer_with(reply);
+        if state == DeliveryState::Pending {
+            bench.send_again(&event).await;
+        }
+        assert_eq!(bench.deliver().await, 1);
+        let (row, attempts) = bench.read(event.event_id).await;
+        assert_eq!((row.state, attempts.last().expect("was made").phases.reused), (state, Some(reused)));
+        bench.clock.advance_ms(10_000);
+    }
+}
+
+/// Nothing else tells of the endpoint: its breaker stays closed.
+#[tokio::test]
+async fn an_endpoint_that_is_down_uses_up_ten_of_what_is_sent_again_also_where_one_of_its_own_is_under_way() {
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.answer_with(Reply::Fail);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    bench.set_delays(&owner, &["1s"]).await;
+    let mut events = Vec::new();
+    for n in 0..12 {
+        events.push(bench.emit_dead(&owner, &n.to_string()).await);
+    }
+    endpoint.answer_with(Reply::Status(503));
+    for event in &events[..10] {
+        bench.send_again(event).await;
+        assert_eq!((bench.deliver().await, bench.state(event).await), (1, DeliveryState::Dead));
+    }
+    bench.set_delays(&owner, &["2d"]).await;
+    bench.emit(&owner, "of its own").await;
+    for event in &events[10..] {
+        bench.send_again(event).await;
+    }
+    assert_eq!(bench.deliver().await, 3);
+    for event in &events[10..] {
+        assert_eq!(bench.state(event).await, DeliveryState::Pending);
+    }
+    endpoint.answer_with(Reply::Success);
+    bench.clock.advance_ms(10_000);
+    assert_eq!(bench.deliver().await, 2);
+    for event in &events[10..] {
+        assert_eq!(bench.state(event).await, DeliveryState::Delivered);
+    }
+}
