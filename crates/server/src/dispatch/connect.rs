@@ -174,7 +174,12 @@ impl Connector {
         watch.enter(Stage::LookUp);
         let found = self.names.look_up(target.host(), target.port(), self.connect_timeout).await;
         let found = found.map_err(|why| {
-            let lack = if let Unresolved::Error(error) = &why { faults::lack_of(error) } else { None };
+            let lack = match &why {
+                Unresolved::Error(error) => faults::lack_of(error),
+                Unresolved::Crowded { has_hung: false } => Some(Lack::LookUp),
+                // Whose own look-ups hang is not the better for waiting.
+                Unresolved::Crowded { has_hung: true } | Unresolved::TookTooLong => None,
+            };
             Unreached { lack, ..unreached(Outcome::DnsFailed, why.to_string()) }
         })?;
         watch.stop();
@@ -415,6 +420,10 @@ fn client_config(settings: &DispatchSettings) -> Result<ClientConfig, DispatchEr
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Condvar;
+
+    use tokio::task::JoinSet;
+
     use super::*;
     use crate::dispatch::route::Sources;
 
@@ -432,6 +441,37 @@ mod tests {
             let is_told = error.detail.contains("callback_source_address is none of this machine now");
             assert!(is_told && error.detail.starts_with("127.0.0.1:1"), "{}", error.detail);
         }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_not_looked_up_for_those_that_hang_is_charged_with_nothing() {
+        let settings = DispatchSettings { connect_timeout: Duration::from_millis(50), ..DispatchSettings::default() };
+        let mut connector = Connector::new(&settings).expect("settings that hold");
+        let over = Arc::new((Mutex::new(false), Condvar::new()));
+        let hangs = Arc::clone(&over);
+        connector.names = Names::by(move |_, _| {
+            drop(hangs.1.wait_while(hangs.0.lock().expect("is whole"), |is_over| !*is_over).expect("is whole"));
+            Ok(Vec::new())
+        });
+        let connector = Arc::new(connector);
+        let look_up = |number: usize| {
+            let connector = Arc::clone(&connector);
+            async move {
+                let target = connector.target(&format!("https://shop-{number}.example/")).expect("a good URL");
+                connector.vetted(&target, &mut Stopwatch::default()).await.expect_err("nothing is found")
+            }
+        };
+        let ended = (0..200).map(look_up).collect::<JoinSet<_>>().join_all().await;
+        let (lacking, hung): (Vec<_>, Vec<_>) = ended.into_iter().partition(|ended| ended.lack == Some(Lack::LookUp));
+        assert!(lacking.len() > 50 && hung.len() > 50, "{} and {}", lacking.len(), hung.len());
+        assert!(lacking.iter().all(|one| one.detail.contains("too many look-ups wait")), "{lacking:?}");
+        assert!(hung.iter().all(|one| one.lack.is_none() && one.detail.contains("took too long")), "{hung:?}");
+        // Those have places of their own from now on, and are charged also where these do not suffice.
+        let again = (0..200).map(look_up).collect::<JoinSet<_>>().join_all().await;
+        let crowded = again.iter().filter(|one| one.lack.is_none() && one.detail.contains("too many look-ups wait"));
+        assert!(crowded.count() > 0, "{again:?}");
+        *over.0.lock().expect("is whole") = true;
+        over.1.notify_all();
     }
 
     #[test]

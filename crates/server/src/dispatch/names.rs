@@ -57,8 +57,10 @@ pub(super) enum Unresolved {
     /// The resolver said so.
     Error(io::Error),
     TookTooLong,
-    /// So many look-ups wait for an answer that this one did not begin.
-    Crowded,
+    /// So many look-ups wait for an answer that this one did not begin. `has_hung`: its name is one of those whose look-ups take too long.
+    Crowded {
+        has_hung: bool,
+    },
 }
 
 impl fmt::Display for Unresolved {
@@ -66,7 +68,7 @@ impl fmt::Display for Unresolved {
         match self {
             Self::Error(error) => write!(f, "the name cannot be looked up: {error}"),
             Self::TookTooLong => f.write_str("the look-up of the name took too long"),
-            Self::Crowded => {
+            Self::Crowded { .. } => {
                 f.write_str("the name was not looked up: too many look-ups wait for the resolver of this machine")
             }
         }
@@ -125,7 +127,8 @@ impl Names {
     /// The addresses of a name, with this port, asked for now.
     pub(super) async fn look_up(&self, name: &str, port: u16, within: Duration) -> Result<Vec<SocketAddr>, Unresolved> {
         let end = Instant::now() + within;
-        let answer = timeout_at(end, self.ask(name, port)).await.map_err(|_| Unresolved::Crowded)?;
+        let crowded = |_| Unresolved::Crowded { has_hung: self.standing(name) == Standing::Hung };
+        let answer = timeout_at(end, self.ask(name, port)).await.map_err(crowded)?;
         let found = timeout_at(end, self.hear(name, answer)).await.map_err(|_| Unresolved::TookTooLong)?;
         found.map_err(Unresolved::Error)
     }

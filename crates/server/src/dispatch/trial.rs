@@ -114,7 +114,7 @@ impl Dispatcher {
         let headers = shown(&letter.headers);
         let report = Box::pin(attempt::make(&self.connector, url, letter, self.settings.deadline, now)).await;
         if report.lack.is_some() {
-            let why = "this server has no file, no memory or no address of its own for a connection now";
+            let why = "this server has no file, no memory, no address of its own or no look-up for a connection now";
             return Err(refused(&format!("{why} ({}): look at its limits, and test again", report.detail)));
         }
         let (outcome, took_ms) = (report.outcome.name(), ms_of(report.took));
