@@ -121,3 +121,25 @@ fn what_has_failed_before_has_fewer_turns_where_half_of_all_hangs() {
     assert_eq!(begun[..4], [11, 12, 13, 14], "{begun:?}");
     assert_eq!(begun.iter().filter(|no| **no < 9).count(), 2, "each has its turn: {begun:?}");
 }
+
+#[test]
+fn what_is_sent_again_by_hand_leaves_one_place_to_all_else() {
+    let by_hand = |numbers: RangeInclusive<i64>| numbers.map(|no| EventRow { by_hand: true, ..repeated(no, 101) });
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all(by_hand(1..=20));
+    assert_eq!(bench.begun(NOW), [1, 2, 3, 4, 5, 6, 7]);
+    for (no, at) in [(50, 100), (51, 200)] {
+        bench.emit(own(no, at), later(at));
+        assert_eq!(bench.begun(later(at)), [no], "what is new");
+        bench.land(no, Sign::Good, None, later(at + 1));
+    }
+    bench.emit(repeated(60, 101), later(300));
+    assert_eq!(bench.begun(later(300)), [60], "and what is repeated by its own schedule");
+    bench.land(60, Sign::Good, None, later(301));
+    bench.land(1, Sign::Bad, None, later(400));
+    assert_eq!(bench.begun(later(400)), [8]);
+
+    let mut bench = Bench::new(64, 1);
+    bench.emit_all(by_hand(1..=2));
+    assert_eq!(bench.begun(NOW), [1], "where there is one place it has that");
+}

@@ -89,6 +89,8 @@ struct Kind {
 struct UnderWay {
     event: EventNo,
     began: UnixMillis,
+    /// Whether it was sent again by hand.
+    by_hand: bool,
     /// Where it went, as a number. What went to another URL than the present one counts for nothing here.
     url: Option<u64>,
 }
@@ -171,6 +173,7 @@ impl Place {
         let is_failing = self.health.is_failing();
         let since = self.oldest().filter(|_| self.is_for_new(under_way, slow));
         let has_looked = self.has_looked;
+        let repeat = self.next_repeat();
         let [first, again] = &mut self.kinds;
         // Where some hang the last one is for what was written since, which may not: neither for what waits beside them, nor for what has failed
         // before. Behind more than a portion there is no telling what was.
@@ -185,12 +188,12 @@ impl Place {
             return Considered::Read;
         }
         let turn = if slow * 2 >= self.health.most() { FIRSTS_HANGING } else { FIRSTS };
-        let has_turn = self.firsts >= turn && !again.ready.is_empty();
+        let has_turn = self.firsts >= turn && repeat.is_some();
         let repeats = since.is_none() && (first.ready.is_empty() || has_turn);
         // An endpoint that fails is tried with the newest and the oldest in turns: either may be what it takes.
         let tries_newest = since.is_some() || (is_failing && !self.tried_newest);
         let event = match (repeats, tries_newest) {
-            (true, _) => again.ready.pop_front(),
+            (true, _) => repeat.and_then(|at| again.ready.remove(at)),
             (false, false) => first.ready.pop_front(),
             (false, true) => newest(&mut first.ready, since),
         };
@@ -200,10 +203,22 @@ impl Place {
         self.firsts = if repeats { 0 } else { self.firsts.saturating_add(1) };
         self.has_looked = false;
         self.tried_newest = is_failing && if repeats { self.tried_newest } else { tries_newest };
-        self.in_flight.push(UnderWay { event: event.no, began: now, url: self.url });
+        self.in_flight.push(UnderWay { event: event.no, began: now, by_hand: event.by_hand, url: self.url });
         self.health.begins();
         self.pace.begins(now);
         Considered::Begin(Box::new(event))
+    }
+
+    /// Where the next repeat stands. What is sent again by hand leaves one place to all else: it may be what the endpoint hangs at, and does not lower what the
+    /// endpoint may have.
+    fn next_repeat(&self) -> Option<usize> {
+        let ready = &self.kinds[1].ready;
+        let sent_again = || self.in_flight.iter().filter(|one| one.by_hand).count();
+        let most = self.health.most().saturating_sub(1).max(1);
+        match ready.front() {
+            Some(event) if event.by_hand && sent_again() >= most => ready.iter().position(|event| !event.by_hand),
+            front => front.map(|_| 0),
+        }
     }
 
     /// Events of it in memory, which are owed as long as they are not recorded.
