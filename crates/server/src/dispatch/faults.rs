@@ -42,7 +42,7 @@ pub(super) fn too_late(stage: Stage, deadline: Duration) -> String {
 /// What this side lacks for a connection. No endpoint can help that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lack {
-    /// A place for a look-up: this machine's resolver keeps all of them waiting, those of names that it answered before as well.
+    /// A place for a look-up: as many as there may be wait for this machine's resolver.
     LookUp,
     /// An address of its own, or a port there that is free towards the other end.
     End,
