@@ -9,6 +9,7 @@ use anyhow::Result;
 use rcgen::CertificateParams;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 
 use crate::measure::load::length;
 use crate::patience::until;
@@ -39,36 +40,36 @@ pub struct Sink {
 impl Sink {
     /// Starts it.
     pub async fn start() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let (address, came) = (listener.local_addr()?, Rc::<Came>::default());
-        let of_all = came.clone();
-        tokio::task::spawn_local(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let _ = stream.set_nodelay(true);
-                tokio::task::spawn_local(answer(stream, of_all.clone(), true));
-            }
-        });
-        Ok(Self { address, came })
+        Self::listen(None, true).await
     }
 
     /// The same over TLS, and the certificate that it shows (PEM). `keeps`: it keeps its connections.
     pub async fn start_tls(keeps: bool) -> Result<(Self, String)> {
         let (acceptor, pem) = acceptor(&CertificateParams::new(vec!["127.0.0.1".to_owned()])?, &Clients::All)?;
+        Ok((Self::listen(Some(acceptor), keeps).await?, pem))
+    }
+
+    async fn listen(tls: Option<TlsAcceptor>, keeps: bool) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let (address, came) = (listener.local_addr()?, Rc::<Came>::default());
         let of_all = came.clone();
         tokio::task::spawn_local(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, came) = (acceptor.clone(), of_all.clone());
+                let (tls, came) = (tls.clone(), of_all.clone());
                 let _ = stream.set_nodelay(true);
                 tokio::task::spawn_local(async move {
-                    if let Ok(stream) = acceptor.accept(stream).await {
-                        answer(stream, came, keeps).await;
+                    match tls {
+                        None => answer(stream, came, keeps).await,
+                        Some(tls) => {
+                            if let Ok(stream) = tls.accept(stream).await {
+                                answer(stream, came, keeps).await;
+                            }
+                        }
                     }
                 });
             }
         });
-        Ok((Self { address, came }, pem))
+        Ok(Self { address, came })
     }
 
     /// Requests so far.

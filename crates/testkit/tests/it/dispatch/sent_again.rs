@@ -43,13 +43,18 @@ impl Bench {
     }
 }
 
-#[tokio::test]
-async fn a_dead_event_has_one_attempt_where_the_schedule_was_made_longer_since() {
-    let bench = Bench::new().await;
-    let endpoint = receiver().await;
+/// An endpoint that takes nothing, and events that die of it after two attempts.
+async fn failing() -> (Bench, Receiver, Owner) {
+    let (bench, endpoint) = (Bench::new().await, receiver().await);
     endpoint.answer_with(Reply::Fail);
     let owner = bench.owner(Some(endpoint.url())).await;
     bench.set_delays(&owner, &["1s"]).await;
+    (bench, endpoint, owner)
+}
+
+#[tokio::test]
+async fn a_dead_event_has_one_attempt_where_the_schedule_was_made_longer_since() {
+    let (bench, endpoint, owner) = failing().await;
     let event = bench.emit_dead(&owner, "order").await;
     bench.set_delays(&owner, &["1s"; 8]).await;
     for attempts in [3, 4] {
@@ -69,11 +74,7 @@ async fn a_dead_event_has_one_attempt_where_the_schedule_was_made_longer_since()
 
 #[tokio::test]
 async fn an_attempt_that_tries_an_endpoint_whose_breaker_is_open_does_not_use_up_that_of_a_dead_event() {
-    let bench = Bench::new().await;
-    let endpoint = receiver().await;
-    endpoint.answer_with(Reply::Fail);
-    let owner = bench.owner(Some(endpoint.url())).await;
-    bench.set_delays(&owner, &["1s"]).await;
+    let (bench, endpoint, owner) = failing().await;
     let [brought_back, given_up] = [bench.emit_dead(&owner, "a").await, bench.emit_dead(&owner, "b").await];
     bench.open_breaker(&owner, &endpoint).await;
     bench.send_again(&brought_back).await;
@@ -96,11 +97,7 @@ async fn an_attempt_that_tries_an_endpoint_whose_breaker_is_open_does_not_use_up
 
 #[tokio::test]
 async fn a_dead_event_tries_an_endpoint_whose_breaker_is_open_a_hundred_times_at_the_most() {
-    let bench = Bench::new().await;
-    let endpoint = receiver().await;
-    endpoint.answer_with(Reply::Fail);
-    let owner = bench.owner(Some(endpoint.url())).await;
-    bench.set_delays(&owner, &["1s"]).await;
+    let (bench, endpoint, owner) = failing().await;
     let event = bench.emit_dead(&owner, "a").await;
     bench.open_breaker(&owner, &endpoint).await;
     bench.send_again(&event).await;
@@ -131,11 +128,7 @@ async fn nor_does_it_use_up_that_of_a_delivered_event_whose_schedule_has_none_le
 
 #[tokio::test]
 async fn nor_does_a_kept_connection_that_breaks_under_it() {
-    let bench = Bench::new().await;
-    let endpoint = receiver().await;
-    endpoint.answer_with(Reply::Fail);
-    let owner = bench.owner(Some(endpoint.url())).await;
-    bench.set_delays(&owner, &["1s"]).await;
+    let (bench, endpoint, owner) = failing().await;
     let event = bench.emit_dead(&owner, "a").await;
     endpoint.answer_with(Reply::SuccessKeeping);
     bench.emit(&owner, "b").await;
@@ -157,11 +150,7 @@ async fn nor_does_a_kept_connection_that_breaks_under_it() {
 /// Nothing else tells of the endpoint: its breaker stays closed.
 #[tokio::test]
 async fn an_endpoint_that_is_down_uses_up_ten_of_what_is_sent_again_also_where_one_of_its_own_is_under_way() {
-    let bench = Bench::new().await;
-    let endpoint = receiver().await;
-    endpoint.answer_with(Reply::Fail);
-    let owner = bench.owner(Some(endpoint.url())).await;
-    bench.set_delays(&owner, &["1s"]).await;
+    let (bench, endpoint, owner) = failing().await;
     let mut events = Vec::new();
     for n in 0..12 {
         events.push(bench.emit_dead(&owner, &n.to_string()).await);
