@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::ATTEMPTS_EACH;
 
@@ -34,6 +34,8 @@ struct Came {
     counts: HashMap<String, usize>,
     /// Not answered yet.
     in_hand: usize,
+    /// Answered, or left by their sender.
+    answered: usize,
 }
 
 #[derive(Debug, Default)]
@@ -42,11 +44,29 @@ struct Seen {
     delay: Duration,
     came: Mutex<Came>,
     changed: Notify,
+    /// While this is true, nothing is answered.
+    held: watch::Sender<bool>,
+}
+
+impl Came {
+    fn missing<'a>(&self, owed: &'a HashSet<String>) -> Vec<&'a String> {
+        owed.iter().filter(|id| !self.counts.contains_key(*id)).collect()
+    }
 }
 
 impl Seen {
     fn came(&self) -> MutexGuard<'_, Came> {
         self.came.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn until(&self, is_so: impl Fn(&Came) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if is_so(&self.came()) {
+                return;
+            }
+            changed.await;
+        }
     }
 }
 
@@ -55,6 +75,30 @@ impl Seen {
 pub struct Inbox {
     address: SocketAddr,
     seen: Arc<Seen>,
+}
+
+/// While this lives, the receiver answers nothing.
+#[derive(Debug)]
+pub struct Held<'a>(&'a Seen);
+
+impl Held<'_> {
+    /// Callbacks without an answer.
+    pub fn count(&self) -> usize {
+        self.0.came().in_hand
+    }
+
+    /// Answers all of them, and waits until the first of these answers is on its way.
+    pub async fn release(self) {
+        let (seen, answered) = (self.0, self.0.came().answered);
+        drop(self);
+        seen.until(|came| came.answered > answered).await;
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.held.send_replace(false);
+    }
 }
 
 /// Callbacks that came more than once, by what they show.
@@ -141,34 +185,28 @@ impl Inbox {
         format!("http://{}/callback", self.address)
     }
 
-    /// Waits until at least so many callbacks are in its hand at once; how many they are.
-    pub async fn until_busy(&self, at_least: usize, within: Duration) -> Result<usize> {
-        let busy = async {
-            loop {
-                let changed = self.seen.changed.notified();
-                let in_hand = self.seen.came().in_hand;
-                if in_hand >= at_least {
-                    return in_hand;
-                }
-                changed.await;
-            }
-        };
-        tokio::time::timeout(within, busy).await.with_context(|| format!("never {at_least} callbacks at once"))
+    /// Answers nothing until what this returns is dropped, and waits until at least so many callbacks are in its hand.
+    ///
+    /// They would not come together by themselves where each is written by a commit of its own that takes longer than an answer.
+    pub async fn hold(&self, at_least: usize, within: Duration) -> Result<Held<'_>> {
+        self.seen.held.send_replace(true);
+        let held = Held(&self.seen);
+        let busy = self.seen.until(|came| came.in_hand >= at_least);
+        if tokio::time::timeout(within, busy).await.is_err() {
+            let (in_hand, came) = (held.count(), self.seen.came().arrivals.len());
+            bail!(
+                "{in_hand} callbacks were in hand after {within:?} without an answer, not {at_least}; {came} have come in all"
+            );
+        }
+        Ok(held)
     }
 
     /// Waits until every event of `owed` has come; answers how many callbacks were more than one was owed.
     pub async fn wait_for_all(&self, owed: &HashSet<String>, within: Duration) -> Result<usize> {
-        let all = async {
-            loop {
-                let changed = self.seen.changed.notified();
-                if self.missing(owed).is_empty() {
-                    return;
-                }
-                changed.await;
-            }
-        };
+        let all = self.seen.until(|came| came.missing(owed).is_empty());
         if tokio::time::timeout(within, all).await.is_err() {
-            let missing = self.missing(owed);
+            let came = self.seen.came();
+            let missing = came.missing(owed);
             bail!(
                 "{} of {} acknowledged events were never delivered, such as {:?}",
                 missing.len(),
@@ -177,11 +215,6 @@ impl Inbox {
             );
         }
         Ok(self.seen.came().counts.values().map(|n| n - 1).sum())
-    }
-
-    fn missing(&self, owed: &HashSet<String>) -> Vec<String> {
-        let came = self.seen.came();
-        owed.iter().filter(|id| !came.counts.contains_key(*id)).cloned().collect()
     }
 
     /// What came more than once. Refused: an event that came twice without a cause between, and one that came before an earlier one of
@@ -257,6 +290,8 @@ async fn receive(State(seen): State<Arc<Seen>>, headers: HeaderMap, body: Bytes)
     if !seen.delay.is_zero() {
         tokio::time::sleep(seen.delay).await;
     }
+    // The sender of this lives as long as the state.
+    let _ = seen.held.subscribe().wait_for(|held| !held).await;
     (StatusCode::OK, r#"{"returnCode":"SUCCESS","returnMessage":""}"#)
 }
 
@@ -265,12 +300,19 @@ struct InHand<'a>(&'a Seen);
 
 impl Drop for InHand<'_> {
     fn drop(&mut self) {
-        self.0.came().in_hand -= 1;
+        {
+            let mut came = self.0.came();
+            came.in_hand -= 1;
+            came.answered += 1;
+        }
+        self.0.changed.notify_waiters();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
 
     fn arrival(event: &str, sequence: u64, stamped_at: i64) -> Arrival {
@@ -283,6 +325,38 @@ mod tests {
 
     fn taken(client_id: &str, at: i64) -> Causes {
         Causes { taken: HashMap::from([(client_id.to_owned(), vec![at])]), apart_ms: 2, ..kills(&[110]) }
+    }
+
+    async fn post_one(address: SocketAddr, n: u64) {
+        let mut connection = tokio::net::TcpStream::connect(address).await.expect("connected");
+        let body = r#"{"client_id":"app_1","bizId":"b"}"#;
+        let request = format!(
+            "POST /callback HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Service-Event-Id: e{n}\r\nX-Service-Sequence: {n}\r\n\
+             X-Service-Timestamp: {n}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        connection.write_all(request.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).await.expect("answered");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn what_comes_one_by_one_is_in_hand_together_while_it_is_held_and_answered_then() {
+        let within = Duration::from_secs(60);
+        let inbox = Inbox::start().await.expect("listening");
+        post_one(inbox.address(), 1).await;
+        assert!(inbox.hold(1, Duration::from_millis(20)).await.is_err(), "what was answered is in no hand");
+        post_one(inbox.address(), 2).await;
+        let posts: Vec<_> = (3..6).map(|n| tokio::spawn(post_one(inbox.address(), n))).collect();
+        let held = inbox.hold(3, within).await.expect("all of them");
+        assert_eq!(held.count(), 3);
+        assert!(posts.iter().all(|post| !post.is_finished()));
+        held.release().await;
+        for post in posts {
+            post.await.expect("answered");
+        }
+        assert_eq!(inbox.seen.came().in_hand, 0);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::wire::{Answer, Draft, Signer, once, wall_ms};
 mod inbox;
 pub mod load;
 
-pub use inbox::{Causes, Inbox, Repeats};
+pub use inbox::{Causes, Held, Inbox, Repeats};
 use load::{Aim, Broken, Load, Sent};
 
 /// Writes without an answer at each kill, at least.
@@ -32,7 +32,7 @@ const SUB_ACCOUNTS: usize = 64;
 const APPLICATIONS: usize = 4;
 /// Attempts at once that one application may have by default.
 pub const ATTEMPTS_EACH: usize = 8;
-/// Callbacks that the receiver has in its hand at each kill, at least, and how long it has each.
+/// Callbacks that the receiver has in its hand at each kill, or just before it, at least; and how long it has each in between.
 pub const IN_HAND_MIN: usize = 4;
 const IN_HAND_FOR: Duration = Duration::from_millis(5);
 const BUSY_WITHIN: Duration = Duration::from_secs(30);
@@ -105,9 +105,18 @@ pub async fn run(kind: StoreKind, rounds: usize) -> Result<Report> {
         });
         load.until_worth_killing().await?;
         let late = late_drafts(&signer, &order);
-        report.in_hand += inbox.until_busy(IN_HAND_MIN, BUSY_WITHIN).await?;
+        let held = inbox.hold(IN_HAND_MIN, BUSY_WITHIN).await?;
+        report.in_hand += held.count();
+        let held = if round % 2 == 0 {
+            // These kills come between answers and their marks, the others before the answers.
+            held.release().await;
+            None
+        } else {
+            Some(held)
+        };
         server.kill();
         kills.push(wall_ms());
+        drop(held);
         let sent = load.end().await;
         server = serve(&mut deployment, round)?;
         ready.push(server.ready_in.as_millis());
