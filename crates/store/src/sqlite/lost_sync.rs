@@ -128,8 +128,9 @@ mod tests {
     use crate::contract::{CommitError, Store as _};
     use crate::sqlite::SqliteOptions;
 
+    /// More pages than a start writes, so that nothing is copied before the test lets the sync fail.
     fn options() -> SqliteOptions {
-        SqliteOptions { checkpoint_pages: 1, ..SqliteOptions::new([1; 16], "boot") }
+        SqliteOptions { checkpoint_pages: 64, ..SqliteOptions::new([1; 16], "boot") }
     }
 
     fn open(path: &Path) -> SqliteStore {
@@ -158,8 +159,9 @@ mod tests {
     async fn after_a_sync_that_failed_nothing_is_written_and_the_next_start_copies_the_log_once_more() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("db");
-        let store = open(&path);
+        open(&path).close().expect("all of it is in the file");
         let before = fs::read(&path).expect("is read");
+        let store = open(&path);
         store.lost_sync.syncs_fail.store(true, Ordering::Relaxed);
         let (acknowledged, why) = until_refused(&store).await;
         assert!(acknowledged > 0 && why.contains("has been started again"), "{acknowledged}: {why}");
