@@ -132,7 +132,11 @@ fn text(
     nodes: &[Behind],
     under_way: UnderWay,
 ) -> String {
-    let when_down = if under_way == UnderWay::Cut { " on-marked-down shutdown-sessions" } else { "" };
+    // Where nothing hangs, a node that answers late is only on a busy machine, and not one to leave.
+    let (when_down, patience) = match under_way {
+        UnderWay::Cut => (" on-marked-down shutdown-sessions", "400ms"),
+        UnderWay::End => ("", "10s"),
+    };
     let mut text = format!(
         "global\n\
          \x20   nbthread 1\n\
@@ -146,7 +150,7 @@ fn text(
          \x20   timeout connect 500ms\n\
          \x20   timeout client 60s\n\
          \x20   timeout server 60s\n\
-         \x20   timeout check 400ms\n\
+         \x20   timeout check {patience}\n\
          \x20   option httpchk GET /readyz\n\
          \x20   default-server inter 200ms fall 1 rise 1{when_down}\n",
         folder.display()
