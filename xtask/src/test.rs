@@ -18,7 +18,7 @@ const WHOLE_SERVERS: &[&str] =
     &["--locked", "--package", "countersign", "--package", "countersign-testkit", "--test", "it"];
 
 /// The one list of what the run on PostgreSQL leaves out, by parts of names, and why: nothing else is skipped anywhere.
-const NOT_AGAIN: [(&str, &str); 10] = [
+const NOT_AGAIN: [(&str, &str); 16] = [
     ("tidy::", "reads source text, starts nothing"),
     ("egress::", "what goes out is not the store's; its network has no PostgreSQL"),
     ("histories::", "each of these names its store, and one is PostgreSQL"),
@@ -29,6 +29,12 @@ const NOT_AGAIN: [(&str, &str); 10] = [
     ("moving::", "from SQLite to PostgreSQL"),
     ("moves::", "from SQLite to PostgreSQL"),
     ("sqlite_file::", "about SQLite's file"),
+    ("shared::", "always on PostgreSQL"),
+    ("failover::", "always on PostgreSQL"),
+    ("certify::", "a command that sends by itself: no store"),
+    ("hostile::slow::", "what a connection may do before its request is read whole: no store"),
+    ("hostile::floods::", "the same"),
+    ("hostile::smuggling::", "the same"),
 ];
 
 const EXAMPLES_IN_DOCS: &[&str] = &["test", "--locked", "--workspace", "--no-fail-fast", "--doc"];
