@@ -28,12 +28,15 @@ pub async fn read(access: &OperatorAccess, connection: &mut Connection, path: &s
 
 /// All versions of a sub-account, newest first.
 pub async fn versions(access: &OperatorAccess, sub: &str) -> Result<Vec<Value>> {
+    versions_on(&mut Connection::open(access.address).await?, access, sub).await
+}
+
+async fn versions_on(connection: &mut Connection, access: &OperatorAccess, sub: &str) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     let mut after = String::new();
-    let mut connection = Connection::open(access.address).await?;
     loop {
         let path = format!("/operator/v1/fee-rules?sub_merchant_id={sub}&limit=500{after}");
-        let page = read(access, &mut connection, &path).await?;
+        let page = read(access, connection, &path).await?;
         ensure!(page.status == 200, "fee rules cannot be listed: {} {}", page.status, page.json());
         let page = page.json();
         all.extend(page["items"].as_array().context("items")?.iter().cloned());
@@ -47,8 +50,9 @@ pub async fn versions(access: &OperatorAccess, sub: &str) -> Result<Vec<Value>> 
 /// The config ids of all versions of `bank-1` to `bank-<subs>`.
 pub async fn config_ids(access: &OperatorAccess, subs: usize) -> Result<HashSet<String>> {
     let mut all = HashSet::new();
+    let mut connection = Connection::open(access.address).await?;
     for n in 1..=subs {
-        for version in versions(access, &format!("bank-{n}")).await? {
+        for version in versions_on(&mut connection, access, &format!("bank-{n}")).await? {
             all.insert(version["config_id"].as_str().context("a config id")?.to_owned());
         }
     }
@@ -58,8 +62,9 @@ pub async fn config_ids(access: &OperatorAccess, subs: usize) -> Result<HashSet<
 /// Versions are 1, 2, 3 ... without a gap, for `bank-1` to `bank-<subs>`. How many there are in all.
 pub async fn check_versions(access: &OperatorAccess, subs: usize) -> Result<usize> {
     let mut count = 0;
+    let mut connection = Connection::open(access.address).await?;
     for n in 1..=subs {
-        let all = versions(access, &format!("bank-{n}")).await?;
+        let all = versions_on(&mut connection, access, &format!("bank-{n}")).await?;
         let numbers: Vec<_> = all.iter().rev().filter_map(|v| v["version_no"].as_i64()).collect();
         let wanted: Vec<_> = (1..=i64::try_from(numbers.len())?).collect();
         ensure!(numbers == wanted, "the versions of bank-{n} have a gap: {numbers:?}");

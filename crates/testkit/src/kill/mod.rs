@@ -5,7 +5,6 @@
 //! folder, and asks.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use anyhow::{Result, ensure};
 use crate::backing::{Backing, StoreKind};
 use crate::books::{check_acknowledged, check_versions};
 use crate::process::{Deployment, Server};
-use crate::wire::{Answer, Draft, Signer, once, wall_ms};
+use crate::wire::{Answer, Connection, Draft, Signer, wall_ms};
 
 mod inbox;
 pub mod load;
@@ -152,8 +151,9 @@ fn late_drafts(signer: &Signer, order: &str) -> Vec<Draft> {
 /// Everything that one round has to show.
 async fn check_round(server: &Server, sent: &Sent, late: &[Draft], report: &mut Report) -> Result<()> {
     ensure!(sent.refused.is_empty(), "an honest request was refused under load: {:?}", sent.refused.first());
+    let mut line = Connection::open(server.listen).await?;
     for draft in late {
-        let answer = send(server.listen, draft).await?;
+        let answer = line.send(&draft.bytes()).await?;
         ensure!(
             answer.code() == "000000",
             "an honest nonce was refused after a restart: {} {}",
@@ -163,7 +163,7 @@ async fn check_round(server: &Server, sent: &Sent, late: &[Draft], report: &mut 
         report.honest_late += 1;
     }
     for draft in sent.upgrades.iter().map(|(draft, _)| draft).chain(&sent.queries) {
-        let answer = send(server.listen, draft).await?;
+        let answer = line.send(&draft.bytes()).await?;
         ensure!(is_refused(&answer), "an accepted request was accepted again: {} {}", answer.status, answer.json());
         report.replays_refused += 1;
     }
@@ -171,13 +171,13 @@ async fn check_round(server: &Server, sent: &Sent, late: &[Draft], report: &mut 
     check_acknowledged(&server.access, SUB_ACCOUNTS, config_ids, sent.events.iter()).await?;
     for draft in &sent.unanswered {
         // Done and not told, or not done: either way it can be done once in all.
-        let answer = send(server.listen, draft).await?;
+        let answer = line.send(&draft.bytes()).await?;
         match answer.code().as_str() {
             "000000" | TOO_OLD => {}
             "400021" => report.unanswered_done += 1,
             _ => anyhow::bail!("an unanswered write came to {} {}", answer.status, answer.json()),
         }
-        let again = send(server.listen, draft).await?;
+        let again = line.send(&draft.bytes()).await?;
         ensure!(is_refused(&again), "an unanswered write was accepted twice: {}", again.json());
     }
     report.upgrades += sent.upgrades.len();
@@ -192,10 +192,6 @@ const TOO_OLD: &str = "400003";
 /// As a replay, or as too old for one.
 fn is_refused(answer: &Answer) -> bool {
     matches!(answer.code().as_str(), "400021" | TOO_OLD)
-}
-
-async fn send(address: SocketAddr, draft: &Draft) -> Result<Answer> {
-    Ok(once(address, &draft.bytes()).await?)
 }
 
 /// Prints a report, times included.
