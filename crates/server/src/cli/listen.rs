@@ -263,7 +263,9 @@ async fn pulled(walk: &mut EventWalk, cursor: Option<&Path>, server: &mut Server
         match walk.pull().await {
             Ok(events) => return Ok(events),
             Err(PullError::Missing(gap)) => bail!("{gap}; to go on without them, {}", gone_on(&gap, cursor)),
-            Err(PullError::Call(error)) => wait(error, walk.after(), server, &mut waits).await?,
+            Err(PullError::Call(error)) => {
+                wait(error, &format!("events after seq {}", walk.after()), server, &mut waits).await?;
+            }
             Err(other) => return Err(other.into()),
         }
     }
@@ -285,19 +287,25 @@ async fn page(client: &Client, request: Request, server: &mut Server) -> anyhow:
                 *server = Server::HasAnswered;
                 return Ok(page);
             }
-            Err(error) => wait(error, request.after, server, &mut waits).await?,
+            Err(error) => wait(error, "the newest event", server, &mut waits).await?,
         }
     }
 }
 
-/// Waits before the next question; an error where that is of no use.
-async fn wait(error: Error, after: i64, server: &mut Server, waits: &mut Waits) -> anyhow::Result<()> {
+/// Waits before the next question for `what`; an error where that is of no use.
+async fn wait(error: Error, what: &str, server: &mut Server, waits: &mut Waits) -> anyhow::Result<()> {
     waits.out_of_range = if error.code() == Some(Code::TimestampOutOfRange) { waits.out_of_range + 1 } else { 0 };
     if is_of_the_service(&error) {
         *server = Server::HasAnswered;
     }
     if !may_pass(&error, *server, waits.out_of_range) {
-        let what = format!("events after seq {after} cannot be had");
+        let may_be_another =
+            *server == Server::Unknown && matches!(error, Error::Transport(_) | Error::Unreadable { .. });
+        let what = if may_be_another {
+            "what answers at --url does not answer as the merchant API does".to_owned()
+        } else {
+            format!("{what} cannot be had")
+        };
         return match error {
             Error::Transport(_) => Err(anyhow!(causes(&error)).context(what)),
             refused => Err(refused).context(what),

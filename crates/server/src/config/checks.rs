@@ -79,22 +79,37 @@ impl Config {
         if let Some((name, _)) = attempts.iter().find(|(_, count)| !(1..=AT_ONCE_MAX).contains(count)) {
             return refused(format!("{name} must be from 1 to {AT_ONCE_MAX}"));
         }
-        if let Some(bad) = self.trusted_proxies.iter().find(|text| Network::parse(text).is_none()) {
-            return refused(format!("trusted_proxies: {bad:?} is no address and no network such as \"10.1.0.0/16\""));
-        }
-        let is_too_wide = |text: &&String| Network::parse(text).is_some_and(|network| network.is_too_wide());
-        if let Some(wide) = self.trusted_proxies.iter().find(is_too_wide) {
-            return refused(format!(
-                "trusted_proxies: {wide:?} is wider than any fleet of proxies: whoever calls from there could choose the address that limits \
-                 count and the audit log names; give the addresses of your proxies, or networks of /8 at the widest (IPv6: /16)"
-            ));
-        }
+        self.check_trusted_proxies()?;
         if !(DISPATCH_LEASE_MIN..=DISPATCH_LEASE_MAX).contains(&self.dispatch_lease.0) {
             return refused("dispatch_lease must be from 1s to 1m");
         }
         self.check_limits()?;
         self.check_way_out()?;
         self.check_tls()
+    }
+
+    fn check_trusted_proxies(&self) -> Result<(), ConfigRefused> {
+        for text in &self.trusted_proxies {
+            let Some(network) = Network::parse(text) else {
+                return refused(format!(
+                    "trusted_proxies: {text:?} is no address and no network such as \"10.1.0.0/16\""
+                ));
+            };
+            if network.is_too_wide() {
+                return refused(format!(
+                    "trusted_proxies: {text:?} is wider than any fleet of proxies: whoever calls from there could choose the address that limits \
+                     count and the audit log names; give the addresses of your proxies, or networks of /8 at the widest (IPv6: /16)"
+                ));
+            }
+            let ((address, bits), first) = (network.written(), network.first());
+            if address != first {
+                return refused(format!(
+                    "trusted_proxies: {text:?} names a network by an address in it: give \"{first}/{bits}\" for all of the network, or \
+                     \"{address}\" for that one address"
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn check_limits(&self) -> Result<(), ConfigRefused> {

@@ -151,6 +151,18 @@ fn what_has_the_wrong_form_is_refused_with_its_name() {
         ("trusted_proxies = [\"10.0.0.7\", \"8000::/1\"]", "\"8000::/1\" is wider than any fleet of proxies"),
         ("trusted_proxies = [\"::ffff:0.0.0.0/96\"]", "is wider than any fleet of proxies"),
         ("trusted_proxies = [\"::ffff:0.0.0.0/90\"]", "is no address and no network"),
+        (
+            "trusted_proxies = [\"10.1.2.3/16\"]",
+            "give \"10.1.0.0/16\" for all of the network, or \"10.1.2.3\" for that one",
+        ),
+        (
+            "trusted_proxies = [\"fd00::1/64\"]",
+            "give \"fd00::/64\" for all of the network, or \"fd00::1\" for that one",
+        ),
+        (
+            "trusted_proxies = [\"::ffff:10.1.2.3/120\"]",
+            "give \"10.1.2.0/24\" for all of the network, or \"10.1.2.3\" for that",
+        ),
         ("callback_concurrency_slow = 0", "callback_concurrency_slow must be from 1 to"),
         ("callback_concurrency = 100000001", "callback_concurrency must be from 1 to"),
         ("checkout_url = \"\"", "checkout_url must be an address"),

@@ -38,20 +38,41 @@ impl Network {
         }
     }
 
+    /// The first of its addresses. Where it is not the one that was written, a network was named by an address in it.
+    pub fn first(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & v4_mask(self.bits)).into(),
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & v6_mask(self.bits)).into(),
+        }
+    }
+
+    /// The address that was written, and the length.
+    pub const fn written(&self) -> (IpAddr, u8) {
+        (self.address, self.bits)
+    }
+
     /// Whether `address` is in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(net), IpAddr::V4(a)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.bits)).unwrap_or(0);
+                let mask = v4_mask(self.bits);
                 net.to_bits() & mask == a.to_bits() & mask
             }
             (IpAddr::V6(net), IpAddr::V6(a)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.bits)).unwrap_or(0);
+                let mask = v6_mask(self.bits);
                 net.to_bits() & mask == a.to_bits() & mask
             }
             (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
         }
     }
+}
+
+fn v4_mask(bits: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0)
+}
+
+fn v6_mask(bits: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)
 }
 
 /// Whose word about addresses is taken.

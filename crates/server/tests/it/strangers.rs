@@ -1,4 +1,4 @@
-//! What the commands of the operator API say where somebody else listens at its address.
+//! What the commands say where somebody else listens at the address that they ask.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -104,5 +104,23 @@ fn a_file_of_authorities_that_is_of_no_use_is_named_before_anything_is_sent() {
     std::fs::write(&file, "no certificate").expect("can be written");
     for words in callers {
         assert!(said(words).contains("which holds no certificate that can be used"), "{words}: {}", said(words));
+    }
+}
+
+#[test]
+fn a_listener_that_somebody_else_answers_says_so_and_names_no_seq_that_nobody_asked_for() {
+    let place = Place::fresh();
+    for (kind, body) in [("text/html", "<html>It works</html>"), ("application/json", r#"{"items":[]}"#)] {
+        let url = stranger(kind, body);
+        for after in [&[][..], &["--after", "5"]] {
+            let mut command = place.command(&["listen", "--forward", "http://127.0.0.1:9/callback", "--url", &url]);
+            command.args(after).env("COUNTERSIGN_CLIENT_ID", "app_1").env("COUNTERSIGN_SECRET", "sk_1");
+            let out = command.output().expect("the binary runs");
+            let said = String::from_utf8_lossy(&out.stderr);
+            let wanted =
+                "countersign: what answers at --url does not answer as the merchant API does: the answer (HTTP 200)";
+            assert!(said.starts_with(wanted) && said.lines().count() == 1, "{said}");
+            assert_eq!(out.status.code(), Some(1));
+        }
     }
 }
