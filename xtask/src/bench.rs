@@ -1,4 +1,4 @@
-//! `cargo xtask bench [hmac|query|callbacks|ways|upgrades|orders|flat|query-postgres|postgres]`: figures, each beside its yardstick in the same run.
+//! `cargo xtask bench [hmac|query|tls|callbacks|ways|upgrades|orders|flat|query-postgres|postgres]`: figures, each beside its yardstick in the same run.
 
 use std::process::ExitCode;
 
@@ -7,9 +7,10 @@ use anyhow::ensure;
 use crate::tools;
 
 /// The tables, and what the measuring program calls them.
-const TABLES: [(&str, &[&str]); 9] = [
+const TABLES: [(&str, &[&str]); 10] = [
     ("hmac", &["hmac"]),
     ("query", &["query", "sqlite"]),
+    ("tls", &["tls"]),
     ("callbacks", &["callbacks"]),
     ("ways", &["ways"]),
     ("upgrades", &["upgrades"]),

@@ -147,7 +147,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "idle", summary: "start-up time and memory of the real server", run: idle::run },
     Command {
         name: "bench",
-        summary: "[hmac|query|callbacks|ways|upgrades|orders|flat|query-postgres|postgres] figures, each beside its yardstick",
+        summary: "[hmac|query|tls|callbacks|ways|upgrades|orders|flat|query-postgres|postgres] figures, each beside its yardstick",
         run: bench::run,
     },
 ];

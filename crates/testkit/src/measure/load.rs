@@ -7,9 +7,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
 
 use super::cpu_ns;
 use crate::wire::wall_ms;
@@ -38,6 +40,32 @@ pub struct Slice {
     pub p99_us: f64,
 }
 
+/// How requests get to a server.
+#[derive(Clone)]
+pub(super) enum Way {
+    /// Plain HTTP over connections that are kept.
+    Plain,
+    /// TLS over connections that are kept.
+    Kept(TlsConnector),
+    /// TLS over a connection for each request.
+    Anew(TlsConnector),
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
+
+impl Way {
+    async fn connect(&self, address: SocketAddr) -> anyhow::Result<Box<dyn Stream>> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(match self {
+            Self::Plain => Box::new(stream),
+            Self::Kept(tls) | Self::Anew(tls) => Box::new(tls.connect(ServerName::from(address.ip()), stream).await?),
+        })
+    }
+}
+
 #[derive(Debug, Default)]
 struct Counts {
     latencies: RefCell<Vec<f64>>,
@@ -46,7 +74,7 @@ struct Counts {
     bad: Cell<u64>,
 }
 
-/// Loads `address` for a warm-up and then `slice`; every answer must be 200.
+/// Loads `address` over plain connections for a warm-up and then `slice`; every answer must be 200.
 pub async fn slice(
     address: SocketAddr,
     pid: u32,
@@ -54,10 +82,21 @@ pub async fn slice(
     connections: usize,
     slice: Duration,
 ) -> anyhow::Result<Slice> {
+    slice_by(&Way::Plain, (address, pid), askers, connections, slice).await
+}
+
+/// The same by any way, to an address where that process listens.
+pub(super) async fn slice_by(
+    way: &Way,
+    (address, pid): (SocketAddr, u32),
+    askers: &Rc<Vec<Asker>>,
+    connections: usize,
+    slice: Duration,
+) -> anyhow::Result<Slice> {
     let counts = Rc::new(Counts::default());
     let mut tasks = JoinSet::new();
     for n in 0..connections {
-        tasks.spawn_local(connection(address, askers.clone(), n, counts.clone()));
+        tasks.spawn_local(connection(way.clone(), address, askers.clone(), n, counts.clone()));
     }
     tokio::time::sleep(Duration::from_millis(700)).await;
     counts.recording.set(true);
@@ -79,10 +118,15 @@ pub async fn slice(
     Ok(Slice { rate: requests / took, cpu_us: cpu as f64 / 1e3 / requests, p50_us: at(50), p99_us: at(99) })
 }
 
-async fn connection(address: SocketAddr, askers: Rc<Vec<Asker>>, n: usize, counts: Rc<Counts>) -> anyhow::Result<()> {
+async fn connection(
+    way: Way,
+    address: SocketAddr,
+    askers: Rc<Vec<Asker>>,
+    n: usize,
+    counts: Rc<Counts>,
+) -> anyhow::Result<()> {
     let keys: Vec<_> = askers.iter().map(|a| SigningKey::new(&a.secret)).collect();
-    let mut stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
+    let mut kept = None;
     let (mut out, mut answer) = (Vec::with_capacity(1024), vec![0u8; 16 * 1024]);
     let mut count = n as u64;
     let own = wall_ms();
@@ -92,6 +136,10 @@ async fn connection(address: SocketAddr, askers: Rc<Vec<Asker>>, n: usize, count
         let nonce = format!("{own:012x}{n:04x}{count:016x}");
         request(&mut out, &askers[which], &keys[which], &nonce)?;
         let started = Instant::now();
+        let mut stream = match kept.take() {
+            Some(stream) => stream,
+            None => way.connect(address).await?,
+        };
         stream.write_all(&out).await?;
         let ok = read(&mut stream, &mut answer).await?;
         if counts.recording.get() {
@@ -99,6 +147,12 @@ async fn connection(address: SocketAddr, askers: Rc<Vec<Asker>>, n: usize, count
         }
         if !ok {
             counts.bad.set(counts.bad.get() + 1);
+        }
+        if matches!(way, Way::Anew(_)) {
+            // The server may have gone first.
+            let _ = stream.shutdown().await;
+        } else {
+            kept = Some(stream);
         }
     }
     Ok(())
@@ -117,7 +171,7 @@ fn request(out: &mut Vec<u8>, asker: &Asker, key: &SigningKey, nonce: &str) -> a
 }
 
 /// Reads one answer with a Content-Length; whether it was 200.
-pub(super) async fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> anyhow::Result<bool> {
+pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut [u8]) -> anyhow::Result<bool> {
     let mut have = 0;
     loop {
         let n = stream.read(&mut buffer[have..]).await?;

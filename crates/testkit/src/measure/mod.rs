@@ -12,6 +12,7 @@ pub mod orders;
 pub mod pace;
 pub mod postgres;
 pub mod query;
+pub mod tls;
 pub mod upgrades;
 
 /// Median and quartiles of a list of ratios or rates.

@@ -18,8 +18,8 @@ use crate::process::Deployment;
 use crate::wire::once;
 
 const ROUNDS: usize = 12;
-const SLICE: Duration = Duration::from_millis(600);
-const CONNECTIONS: usize = 64;
+pub(super) const SLICE: Duration = Duration::from_millis(600);
+pub(super) const CONNECTIONS: usize = 64;
 /// So many that none comes near the default limit of 1,000 requests a second.
 const APPLICATIONS: usize = 200;
 
@@ -39,9 +39,10 @@ impl Drop for Bare {
     }
 }
 
-/// Starts the yardstick in a process of its own; its body is the one argument.
-pub(super) fn bare(body: &str) -> Result<(Bare, SocketAddr)> {
-    let mut child = Command::new(std::env::current_exe()?).args(["bare", body]).stdout(Stdio::piped()).spawn()?;
+/// Starts the yardstick in a process of its own: its body, and where it speaks TLS the files of its certificate and key.
+pub(super) fn bare(body: &str, certified: &[&str]) -> Result<(Bare, SocketAddr)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let mut child = command.args(["bare", body]).args(certified).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     BufReader::new(child.stdout.take().context("stdout is piped")?).read_line(&mut line)?;
     Ok((Bare(child), line.trim().parse()?))
@@ -73,7 +74,7 @@ pub async fn run(store: StoreKind) -> Result<()> {
     let server = deployment.serve()?;
     let askers = Rc::new(askers(&server).await?);
     let sample = sample(server.listen, &askers[0]).await?;
-    let (bare, bare_address) = bare(&sample)?;
+    let (bare, bare_address) = bare(&sample, &[])?;
     pin(server.pid(), "0");
     pin(bare.id(), "0");
     pin(std::process::id(), "1");
@@ -88,7 +89,7 @@ pub async fn run(store: StoreKind) -> Result<()> {
 }
 
 /// Applications that each have one order to ask about.
-async fn askers(server: &crate::process::Server) -> Result<Vec<Asker>> {
+pub(super) async fn askers(server: &crate::process::Server) -> Result<Vec<Asker>> {
     let mut askers = Vec::new();
     for n in 0..APPLICATIONS {
         let merchant = format!("m{n}");
@@ -108,7 +109,7 @@ async fn askers(server: &crate::process::Server) -> Result<Vec<Asker>> {
 }
 
 /// One real answer, whose bytes the yardstick gives too.
-async fn sample(address: SocketAddr, asker: &Asker) -> Result<String> {
+pub(super) async fn sample(address: SocketAddr, asker: &Asker) -> Result<String> {
     let signer = crate::wire::Signer {
         client_id: asker.client_id.clone(),
         key: countersign_protocol::signing::SigningKey::new(&asker.secret),

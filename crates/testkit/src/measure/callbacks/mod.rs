@@ -16,7 +16,7 @@ use super::query::{bare, pin};
 use super::{Spread, spread, table};
 
 pub mod least;
-mod library;
+pub(super) mod library;
 pub mod outbox;
 pub mod raw;
 pub mod sink;
@@ -100,7 +100,7 @@ pub async fn run() -> Result<()> {
     raw.ask(&format!("sockets {AT_ONCE}\n")).await?;
     let mut least = Worker::start(&["least", &folder.path().join("least").display().to_string()])?;
     let whole = Whole::open(&folder.path().join("data"), &url).await?;
-    let (bare, bare_address) = bare(r#"{"event_id":"evt_01KA0000000000000000000000","state":"pending"}"#)?;
+    let (bare, bare_address) = bare(r#"{"event_id":"evt_01KA0000000000000000000000","state":"pending"}"#, &[])?;
     for pid in [outbox.child.id(), raw.child.id(), least.child.id(), whole.server.pid(), bare.id()] {
         pin(pid, "0");
     }
