@@ -50,6 +50,8 @@ pub(super) enum Reaction {
     Taken { took: Duration },
     /// Anything else that is an answer.
     NotTaken(String),
+    /// 429 or 503: it could not judge it now, and wants it again after so long, if it says when.
+    Busy { what: String, retry_after: Option<Duration> },
     /// No answer: it closed the connection, or does not speak HTTP.
     Silent(String),
     /// No answer within the time for one.
@@ -68,13 +70,18 @@ impl Reaction {
     pub(super) fn delivered_after(&self) -> Option<Duration> {
         match self {
             Self::Taken { took } => Some(*took).filter(|took| *took <= DEADLINE),
-            Self::NotTaken(_) | Self::Silent(_) | Self::Late(_) | Self::Unreached(_) => None,
+            Self::NotTaken(_) | Self::Busy { .. } | Self::Silent(_) | Self::Late(_) | Self::Unreached(_) => None,
         }
     }
 
     /// Whether the server would.
     pub(super) fn is_delivered(&self) -> bool {
         self.delivered_after().is_some()
+    }
+
+    /// Whether it is an answer, and no SUCCESS.
+    pub(super) const fn is_not_taken(&self) -> bool {
+        matches!(self, Self::NotTaken(_) | Self::Busy { .. })
     }
 
     pub(super) const fn is_late(&self) -> bool {
@@ -96,7 +103,7 @@ impl Reaction {
                 )
             }
             Self::Taken { took } => format!("taken: SUCCESS after {} ms", took.as_millis()),
-            Self::NotTaken(what) => format!("not taken: {what}"),
+            Self::NotTaken(what) | Self::Busy { what, .. } => format!("not taken: {what}"),
             Self::Silent(what) | Self::Late(what) => format!("no answer: {what}"),
             Self::Unreached(what) => format!("not reached: {what}"),
         }
@@ -318,7 +325,7 @@ fn demand_receiver(url: &str) -> anyhow::Result<()> {
 
 /// By the server's own judgement.
 fn reaction(report: Report) -> Reaction {
-    let Report { outcome, http_status, detail, took, bytes, .. } = report;
+    let Report { outcome, http_status, retry_after_ms, detail, took, bytes, .. } = report;
     let Some(bytes) = bytes else { return Reaction::Unreached(detail) };
     let status = http_status.map_or_else(String::new, |status| format!("status {status}"));
     match outcome {
@@ -326,7 +333,12 @@ fn reaction(report: Report) -> Reaction {
         Outcome::HttpStatus => {
             let is_redirect = http_status.is_some_and(|status| (300..400).contains(&status));
             let redirect = if is_redirect { "; redirects are not followed" } else { "" };
-            Reaction::NotTaken(format!("{status}{redirect}{}", said(&bytes.answer_body)))
+            let what = format!("{status}{redirect}{}", said(&bytes.answer_body));
+            if matches!(http_status, Some(429 | 503)) {
+                let retry_after = retry_after_ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+                return Reaction::Busy { what, retry_after };
+            }
+            Reaction::NotTaken(what)
         }
         Outcome::Fail => {
             let said = said(&bytes.answer_body);

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 mod bounds;
+mod busy;
 #[expect(dead_code, reason = "the example's own main reads the command line")]
 #[path = "../../../sdk/examples/receiver.rs"]
 mod example;

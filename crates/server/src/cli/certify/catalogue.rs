@@ -22,7 +22,8 @@ impl Check {
     pub(super) fn must_take(self, reaction: &Reaction) -> Finding {
         let verdict = match reaction {
             _ if reaction.is_delivered() => Verdict::Pass,
-            Reaction::Unreached(_) => Verdict::Untold,
+            // It was asked again, and was busy each time.
+            Reaction::Busy { .. } | Reaction::Unreached(_) => Verdict::Untold,
             Reaction::Taken { .. } | Reaction::NotTaken(_) | Reaction::Silent(_) | Reaction::Late(_) => Verdict::Fail,
         };
         self.found(verdict, reaction.told())
@@ -59,7 +60,7 @@ impl Check {
     pub(super) fn had_better_take(self, reaction: &Reaction) -> Finding {
         let verdict = match reaction {
             Reaction::Taken { .. } => Verdict::Pass,
-            Reaction::Unreached(_) => Verdict::Untold,
+            Reaction::Busy { .. } | Reaction::Unreached(_) => Verdict::Untold,
             Reaction::NotTaken(_) | Reaction::Silent(_) | Reaction::Late(_) => Verdict::Advice,
         };
         self.found(verdict, reaction.told())

@@ -13,6 +13,7 @@ use super::catalogue::{
     REFLECTED, REPLAYED, REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE,
     STRANGER, TAMPERED, UNKNOWN, UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
 };
+use super::patience::{judged_in_the_end, judged_letter, refused_in_the_end, until_judged};
 use super::{Finding, Verdict, huge, mistakes};
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
@@ -30,6 +31,8 @@ const LARGE_BYTES: usize = 48 * 1024;
 const FEW: usize = 8;
 /// So many send the same request at once.
 const AT_ONCE: usize = 4;
+/// How long those that come at once wait before they come again, where some were put off.
+const PUT_OFF: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 /// The server waits three times as long; a receiver this slow fails on a bad day.
 const PROMPT: Duration = Duration::from_secs(5);
 
@@ -56,7 +59,7 @@ impl<'a> Findings<'a> {
 
 /// Does every check. An error where the receiver gives no answer at all.
 pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings<'_>) -> Result<(), String> {
-    let mut first = courier.bring(&courier.good()).await;
+    let mut first = judged_in_the_end(courier, || courier.good()).await;
     let untold =
         BEYOND_GOOD.iter().map(|check| check.found(Verdict::Untold, "not told: the good callback was not taken"));
     if let Reaction::Silent(why) | Reaction::Late(why) | Reaction::Unreached(why) = &first {
@@ -65,7 +68,11 @@ pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings
         findings.found.extend(untold);
         return Err(why.clone());
     }
-    let mut good = GOOD.must_take(&first);
+    let mut good = match &first {
+        // Not even a good one, however often: nobody can be paid by it.
+        Reaction::Busy { .. } => GOOD.found(Verdict::Fail, first.told()),
+        _ => GOOD.must_take(&first),
+    };
     if matches!(first, Reaction::NotTaken(_)) {
         // As the server would, who sends it again; a receiver may not have been awake.
         let second = courier.bring(&courier.good()).await;
@@ -76,7 +83,8 @@ pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings
         }
     }
     let Some(took) = first.delivered_after() else {
-        good.mistake = if first.is_taken() { None } else { mistakes::look_for(courier, secret).await };
+        let is_judged = matches!(first, Reaction::NotTaken(_));
+        good.mistake = if is_judged { mistakes::look_for(courier, secret).await } else { None };
         findings.push(good);
         untold.for_each(|finding| findings.push(finding));
         return Ok(());
@@ -98,10 +106,10 @@ pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings
 
 async fn forged(courier: &Courier, findings: &mut Findings<'_>) {
     let unsigned = Letter { signature: None, ..courier.good() };
-    findings.push(UNSIGNED.must_refuse(&courier.bring(&unsigned).await));
+    findings.push(UNSIGNED.must_refuse(&refused_in_the_end(courier, &unsigned).await));
     let good = courier.good();
     let strange = Letter { signature: Some(courier.signature_of_a_stranger(&good)), ..good };
-    findings.push(STRANGER.must_refuse(&courier.bring(&strange).await));
+    findings.push(STRANGER.must_refuse(&refused_in_the_end(courier, &strange).await));
     findings.push(with_no_secret(courier).await);
 }
 
@@ -115,7 +123,7 @@ async fn with_no_secret(courier: &Courier) -> Finding {
         let letter = courier.good();
         let nobody = Some(courier.signature_with(unset.as_bytes(), &letter));
         let letter = Letter { signature: nobody.clone(), signature_next: nobody, ..letter };
-        reactions.push((name, courier.bring(&letter).await));
+        reactions.push((name, refused_in_the_end(courier, &letter).await));
     }
     UNSET_SECRET.must_refuse_each(&reactions)
 }
@@ -134,7 +142,7 @@ async fn in_part(courier: &Courier, findings: &mut Findings<'_>) {
     let mut nearly = Vec::with_capacity(NEARLY.len());
     for (name, spoil) in NEARLY {
         let letter = courier.spelled(courier.good(), courier.encoding(), spoil);
-        nearly.push((name, courier.bring(&letter).await));
+        nearly.push((name, refused_in_the_end(courier, &letter).await));
     }
     findings.push(PARTLY.must_refuse_each(&nearly));
     let cut = |characters: fn(&str) -> &str| {
@@ -143,15 +151,15 @@ async fn in_part(courier: &Courier, findings: &mut Findings<'_>) {
     };
     let (to_half, to_few, to_nothing) = (cut(half), cut(|whole| &whole[..FEW]), cut(|_| ""));
     let short = [
-        ("half:", courier.bring(&to_half).await),
-        ("a few characters:", courier.bring(&to_few).await),
-        ("empty:", courier.bring(&to_nothing).await),
+        ("half:", refused_in_the_end(courier, &to_half).await),
+        ("a few characters:", refused_in_the_end(courier, &to_few).await),
+        ("empty:", refused_in_the_end(courier, &to_nothing).await),
     ];
     findings.push(SHORT.must_refuse_each(&short));
     let wrong = courier.good();
     let (one, other) = (courier.signature_of_a_stranger(&wrong), courier.signature_of_a_stranger(&wrong));
     let wrong = Letter { signature: Some(one), signature_next: Some(other), ..wrong };
-    findings.push(WRONG_NEXT.must_refuse(&courier.bring(&wrong).await));
+    findings.push(WRONG_NEXT.must_refuse(&refused_in_the_end(courier, &wrong).await));
 }
 
 type Spoil = fn(&[u8]) -> Vec<u8>;
@@ -167,39 +175,48 @@ const RESPELT: [(&str, Spoil); 4] = [
 async fn bodies(courier: &Courier, findings: &mut Findings<'_>) {
     let news = courier.news();
     let tampered = Letter { body: tampered(news.clone()).to_bytes(), ..courier.letter(news.to_bytes()) };
-    findings.push(TAMPERED.must_refuse(&courier.bring(&tampered).await));
+    findings.push(TAMPERED.must_refuse(&refused_in_the_end(courier, &tampered).await));
     let mut respaced = Vec::with_capacity(RESPELT.len());
     for (name, spoil) in RESPELT {
         let good = courier.good();
-        respaced.push((name, courier.bring(&Letter { body: spoil(&good.body), ..good }).await));
+        let spoiled = Letter { body: spoil(&good.body), ..good };
+        respaced.push((name, refused_in_the_end(courier, &spoiled).await));
     }
     findings.push(RESPACED.must_refuse_each(&respaced));
-    let unusual = courier.letter(unusual(&with(courier.news(), &spoken()).to_bytes()));
-    findings.push(UNUSUAL.must_take(&courier.bring_in_pieces(&unusual, CUT).await.0));
-    findings.push(LOWER_CASE.had_better_take(&courier.bring_in_lower_case(&courier.good()).await));
+    let in_pieces = async || {
+        let unusual = courier.letter(unusual(&with(courier.news(), &spoken()).to_bytes()));
+        courier.bring_in_pieces(&unusual, CUT).await.0
+    };
+    findings.push(UNUSUAL.must_take(&until_judged(in_pieces).await));
+    let in_lower_case = async || courier.bring_in_lower_case(&courier.good()).await;
+    findings.push(LOWER_CASE.had_better_take(&until_judged(in_lower_case).await));
 }
 
 async fn rotations(courier: &Courier, findings: &mut Findings<'_>) {
-    let letter = courier.good();
-    let rotated = Letter {
-        signature: Some(courier.signature_of_a_stranger(&letter)),
-        signature_next: letter.signature.clone(),
-        ..letter
+    let rotated = || {
+        let letter = courier.good();
+        Letter {
+            signature: Some(courier.signature_of_a_stranger(&letter)),
+            signature_next: letter.signature.clone(),
+            ..letter
+        }
     };
-    findings.push(ROTATION.had_better_take(&courier.bring(&rotated).await));
-    let letter = courier.good();
-    let begun = Letter { signature_next: Some(courier.signature_of_a_stranger(&letter)), ..letter };
-    findings.push(ROTATION_BEGINS.must_take(&courier.bring(&begun).await));
+    findings.push(ROTATION.had_better_take(&judged_in_the_end(courier, rotated).await));
+    let begun = || {
+        let letter = courier.good();
+        Letter { signature_next: Some(courier.signature_of_a_stranger(&letter)), ..letter }
+    };
+    findings.push(ROTATION_BEGINS.must_take(&judged_in_the_end(courier, begun).await));
 }
 
 async fn times(courier: &Courier, findings: &mut Findings<'_>) {
     let old = courier.signed_at(courier.good(), -HOUR_MS);
     let restamped = Letter { timestamp: courier.good().timestamp, ..old };
-    findings.push(RESTAMPED.must_refuse(&courier.bring(&restamped).await));
+    findings.push(RESTAMPED.must_refuse(&refused_in_the_end(courier, &restamped).await));
     for (check, direction) in [(STALE, -1), (FUTURE, 1)] {
         let stamped = |ms: i64| courier.signed_at(courier.good(), direction * ms);
-        let an_hour = courier.bring(&stamped(HOUR_MS)).await;
-        let ten_minutes = courier.bring(&stamped(TEN_MINUTES_MS)).await;
+        let an_hour = refused_in_the_end(courier, &stamped(HOUR_MS)).await;
+        let ten_minutes = refused_in_the_end(courier, &stamped(TEN_MINUTES_MS)).await;
         findings.push(out_of_time(check, an_hour, ten_minutes));
     }
 }
@@ -213,21 +230,20 @@ fn out_of_time(check: Check, an_hour: Reaction, ten_minutes: Reaction) -> Findin
 }
 
 async fn repetitions(courier: &Courier, findings: &mut Findings<'_>) {
-    let good = courier.good();
-    let taken = courier.bring(&good).await;
+    let (good, taken) = judged_letter(courier, || courier.good()).await;
     // A replay of what was not taken is no replay.
     findings.push(if taken.is_taken() {
         Box::pin(replayed(courier, &good)).await
     } else {
         REPLAYED.found(Verdict::Untold, format!("not told: the first time {}", taken.told()))
     });
-    let again = courier.bring(&courier.signed(Letter { attempt: 2, ..good })).await;
+    let again = judged_in_the_end(courier, || courier.signed(Letter { attempt: 2, ..good.clone() })).await;
     findings.push(DUPLICATE.must_take(if taken.is_taken() { &again } else { &taken }));
     findings.push(Box::pin(at_once(courier)).await);
     let reflected = courier.good();
     let nonce = reflected.nonce.trim_start_matches("callback").to_owned();
     let reflected = courier.with_signature(Letter { nonce, ..reflected });
-    findings.push(REFLECTED.must_refuse(&courier.bring(&reflected).await));
+    findings.push(REFLECTED.must_refuse(&refused_in_the_end(courier, &reflected).await));
     findings.push(out_of_order(courier).await);
     findings.push(never_first(courier).await);
 }
@@ -248,10 +264,10 @@ async fn replayed(courier: &Courier, good: &Letter) -> Finding {
         ..again()
     };
     REPLAYED.must_refuse_each(&[
-        ("as it was:", courier.bring(&again()).await),
-        ("its signature spelled otherwise:", courier.bring(&otherwise).await),
-        ("in the other encoding:", courier.bring(&encoded).await),
-        ("in Signature-Next:", courier.bring(&next).await),
+        ("as it was:", refused_in_the_end(courier, &again()).await),
+        ("its signature spelled otherwise:", refused_in_the_end(courier, &otherwise).await),
+        ("in the other encoding:", refused_in_the_end(courier, &encoded).await),
+        ("in Signature-Next:", refused_in_the_end(courier, &next).await),
     ])
 }
 
@@ -285,12 +301,26 @@ fn once_at_most(reactions: &[Reaction]) -> Finding {
 }
 
 async fn at_once(courier: &Courier) -> Finding {
+    let mut reactions = all_at_once(courier).await;
+    // Where some were put off for another reason, nobody knows what would have become of them: once more, after a pause.
+    for pause in PUT_OFF {
+        let is_busy = |reaction: &Reaction| matches!(reaction, Reaction::Busy { .. });
+        if !reactions.iter().any(is_busy) || reactions.iter().filter(|reaction| reaction.is_taken()).count() > 1 {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+        reactions = all_at_once(courier).await;
+    }
+    once_at_most(&reactions)
+}
+
+async fn all_at_once(courier: &Courier) -> [Reaction; AT_ONCE] {
     let one = courier.good();
     let letters: [Letter; AT_ONCE] =
         std::array::from_fn(|_| Letter { event_id: courier.good().event_id, ..one.clone() });
     let [a, b, c, d] = letters.each_ref().map(|letter| courier.bring(letter));
     let (a, b, c, d) = tokio::join!(a, b, c, d);
-    once_at_most(&[a, b, c, d])
+    [a, b, c, d]
 }
 
 /// The later one may be put off until the earlier one has come.
@@ -300,12 +330,14 @@ async fn out_of_order(courier: &Courier) -> Finding {
     let first = letter(r#"{"status":"PROCESS"}"#);
     let second = Letter { sequence: Some(2), ..letter(r#"{"status":"SUCCESS"}"#) };
     let early = courier.bring(&second).await;
-    let first = courier.bring(&first).await;
-    let again = courier.bring(&courier.signed(Letter { attempt: 2, ..second })).await;
-    let is_answered = matches!(early, Reaction::Taken { .. } | Reaction::NotTaken(_));
+    let first = judged_in_the_end(courier, || courier.signed(first.clone())).await;
+    let again = judged_in_the_end(courier, || courier.signed(Letter { attempt: 2, ..second.clone() })).await;
+    let is_answered = early.is_taken() || early.is_not_taken();
     let verdict = if first.is_taken() && again.is_taken() && is_answered {
         Verdict::Pass
-    } else if [&early, &first, &again].into_iter().any(Reaction::is_unreached) {
+    } else if [&early, &first, &again].into_iter().any(Reaction::is_unreached)
+        || [&first, &again].into_iter().any(|it| matches!(it, Reaction::Busy { .. }))
+    {
         Verdict::Untold
     } else {
         Verdict::Fail
@@ -321,21 +353,25 @@ async fn never_first(courier: &Courier) -> Finding {
     let second = courier.letter(courier.body(&courier.biz_id(), r#"{"status":"SUCCESS"}"#).to_bytes());
     let second = Letter { sequence: Some(2), ..second };
     let early = courier.bring(&second).await;
-    if !matches!(early, Reaction::NotTaken(_)) {
+    if !early.is_not_taken() {
         return NEVER_FIRST.had_better_take(&early);
     }
-    let again = courier.bring(&courier.signed(Letter { attempt: 2, ..second })).await;
-    let finding = NEVER_FIRST.had_better_take(&again);
+    let again = judged_in_the_end(courier, || courier.signed(Letter { attempt: 2, ..second.clone() })).await;
+    // Whoever puts it off for ever does so for the first one's sake.
+    let finding = match &again {
+        Reaction::Busy { .. } => NEVER_FIRST.found(Verdict::Advice, ""),
+        _ => NEVER_FIRST.had_better_take(&again),
+    };
     Finding { came: format!("the second {}; the second again {}", early.told(), again.told()), ..finding }
 }
 
 async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
     let unknown = CallbackBody { biz_type: "KIND_OF_TOMORROW".to_owned(), ..courier.news() };
-    let unknown = courier.letter(unknown.to_bytes());
-    findings.push(UNKNOWN.had_better_take(&courier.bring(&unknown).await));
+    let unknown = || courier.letter(unknown.to_bytes());
+    findings.push(UNKNOWN.had_better_take(&judged_in_the_end(courier, unknown).await));
     findings.push(Box::pin(slow(courier)).await);
-    let large = courier.letter(with(courier.news(), &padded(LARGE_BYTES)).to_bytes());
-    findings.push(LARGE.must_take(&courier.bring(&large).await));
+    let large = || courier.letter(with(courier.news(), &padded(LARGE_BYTES)).to_bytes());
+    findings.push(LARGE.must_take(&judged_in_the_end(courier, large).await));
     findings.push(Box::pin(huge::found(courier)).await);
 }
 
@@ -343,16 +379,17 @@ async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
 async fn slow(courier: &Courier) -> Finding {
     // Compact and in ASCII, as most libraries would write it anew: only its pace is unusual.
     let body = with(courier.news(), &padded(SLOW_BYTES)).to_bytes();
-    let slow = courier.bring_in_pieces(&courier.letter(body.clone()), SLOWLY).await.0;
+    let slowly = async || courier.bring_in_pieces(&courier.letter(body.clone()), SLOWLY).await.0;
+    let slow = until_judged(slowly).await;
     if !matches!(slow, Reaction::NotTaken(_)) {
         return SLOW.must_take(&slow);
     }
-    paced(&slow, &courier.bring(&courier.letter(body)).await)
+    paced(&slow, &judged_in_the_end(courier, || courier.letter(body.clone())).await)
 }
 
 fn paced(slow: &Reaction, at_once: &Reaction) -> Finding {
     match at_once {
-        Reaction::NotTaken(_) => {
+        Reaction::NotTaken(_) | Reaction::Busy { .. } => {
             SLOW.found(Verdict::Untold, format!("not told: at once the same is {}", at_once.told()))
         }
         Reaction::Taken { .. } | Reaction::Silent(_) | Reaction::Late(_) | Reaction::Unreached(_) => {

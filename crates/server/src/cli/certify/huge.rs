@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::super::courier::pieces::{Length, Pieces, Sent};
 use super::super::courier::{Courier, Letter, Reaction};
 use super::catalogue::HUGE;
+use super::patience::judged_in_the_end;
 use super::{Finding, Verdict};
 
 const MIB: usize = 1024 * 1024;
@@ -29,7 +30,7 @@ pub(super) async fn found(courier: &Courier) -> Finding {
         let (reaction, sent) = courier.bring_in_pieces(&letter, pieces).await;
         came.push((form, reaction, sent));
     }
-    let alive = courier.bring(&courier.good()).await;
+    let alive = judged_in_the_end(courier, || courier.good()).await;
     judged(&came, &alive)
 }
 
@@ -49,7 +50,11 @@ fn judged(came: &[(&str, Reaction, Sent)], alive: &Reaction) -> Finding {
     };
     let told = came.iter().map(|(form, reaction, sent)| match reaction {
         Reaction::Unreached(_) => format!("{form}: {}", reaction.told()),
-        Reaction::Taken { .. } | Reaction::NotTaken(_) | Reaction::Silent(_) | Reaction::Late(_) => {
+        Reaction::Taken { .. }
+        | Reaction::NotTaken(_)
+        | Reaction::Busy { .. }
+        | Reaction::Silent(_)
+        | Reaction::Late(_) => {
             format!("{form}: {}, when {} had been sent", reaction.told(), amount(*sent))
         }
     });

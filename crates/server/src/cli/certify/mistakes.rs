@@ -13,6 +13,7 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
 use super::super::courier::{Courier, Letter, Reaction};
+use super::patience::refused_in_the_end;
 use crate::chance::{hex, unhex};
 
 /// What the receiver does, and a good letter signed as it would have it; none where that is as it should be.
@@ -144,9 +145,9 @@ pub(super) async fn look_for(courier: &Courier, secret: &str) -> Option<&'static
     // Whoever takes a stranger's takes each of them, and shows nothing by it.
     let letter = courier.good();
     let strange = Letter { signature: Some(courier.signature_of_a_stranger(&letter)), ..letter };
-    match courier.bring(&strange).await {
+    match refused_in_the_end(courier, &strange).await {
         Reaction::Taken { .. } => return Some(LOOKS_AT_NONE),
-        Reaction::NotTaken(_) => {}
+        Reaction::NotTaken(_) | Reaction::Busy { .. } => {}
         Reaction::Silent(_) | Reaction::Late(_) | Reaction::Unreached(_) => return None,
     }
     let signed_otherwise =
@@ -159,9 +160,9 @@ pub(super) async fn look_for(courier: &Courier, secret: &str) -> Option<&'static
         .map(|(told, minutes)| (told, Some(courier.signed_at(courier.good(), minutes * MINUTE_MS))));
     for (told, letter) in signed_otherwise.chain(stamped_otherwise) {
         let Some(letter) = letter else { continue };
-        match courier.bring(&letter).await {
+        match refused_in_the_end(courier, &letter).await {
             Reaction::Taken { .. } => return Some(told),
-            Reaction::NotTaken(_) => {}
+            Reaction::NotTaken(_) | Reaction::Busy { .. } => {}
             Reaction::Silent(_) | Reaction::Late(_) | Reaction::Unreached(_) => return None,
         }
     }

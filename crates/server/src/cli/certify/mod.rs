@@ -19,6 +19,7 @@ mod catalogue;
 mod checks;
 mod huge;
 mod mistakes;
+mod patience;
 
 use checks::Findings;
 

@@ -138,7 +138,7 @@ async fn a_receiver_that_refuses_the_first_alone_is_advised_and_checked() {
     let is_awake = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let sleepy = axum::middleware::from_fn(move |request: axum::extract::Request, next: axum::middleware::Next| {
         let was_awake = is_awake.swap(true, std::sync::atomic::Ordering::SeqCst);
-        async move { if was_awake { next.run(request).await } else { StatusCode::SERVICE_UNAVAILABLE.into_response() } }
+        async move { if was_awake { next.run(request).await } else { StatusCode::BAD_GATEWAY.into_response() } }
     });
     let (found, code) = found(example::routes(verifier).layer(sleepy)).await;
     assert_eq!((found, code), (vec![pair("good", "advice")], Some(0)));

@@ -1,0 +1,79 @@
+//! Receivers that put callbacks off with 429 or 503: they are asked again, as the server would, before anything is said of them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse as _;
+
+use super::*;
+
+fn put_off(status: StatusCode) -> Response {
+    (status, [("retry-after", "0")], "later").into_response()
+}
+
+/// The same receiver behind something that puts off each request whose number can be divided by this.
+fn behind_a_limit(routes: Router, each: usize) -> Router {
+    let count = Arc::new(AtomicUsize::new(0));
+    routes.layer(from_fn(move |request: Request, next: Next| {
+        let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+        async move {
+            if number.is_multiple_of(each) { put_off(StatusCode::TOO_MANY_REQUESTS) } else { next.run(request).await }
+        }
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_puts_some_off_is_accused_of_nothing() {
+    for each in [2, 3, 5, 7] {
+        let (found, code) = found(behind_a_limit(example::routes(verifier()), each)).await;
+        assert_eq!((found, code), (Vec::new(), Some(0)), "each {each}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_put_off_once_and_taken_then_was_not_refused() {
+    // The first callback of each kind that a verifier must look at closely meets a busy receiver, and the next one meets its fault.
+    for each in [2, 3] {
+        let verifier = verifier().tolerance_ms(i64::from(i32::MAX));
+        let (found, code) = found(behind_a_limit(example::routes(verifier), each)).await;
+        assert_eq!((found, code), (vec![pair("stale", "fail"), pair("future", "fail")], Some(1)), "each {each}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_puts_all_off_takes_no_good_one_and_is_asked_three_times() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let routes = Router::new().route(
+        "/callback",
+        post(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            async { put_off(StatusCode::SERVICE_UNAVAILABLE) }
+        }),
+    );
+    let (found, code) = found(routes).await;
+    assert_eq!((&found[0], found.len(), code), (&pair("good", "fail"), 27, Some(1)));
+    assert!(found[1..].iter().all(|(_, verdict)| verdict == "untold"), "{found:?}");
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_put_off_each_time_is_not_told_where_it_is_to_be_taken_and_refused_where_it_is_not() {
+    const MANY_BYTES: usize = 32 * 1024;
+    // Whatever is large, and whatever is not signed.
+    let routes = example::routes(verifier()).layer(from_fn(|request: Request, next: Next| {
+        let has = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+        let bytes: usize = has("content-length").and_then(|length| length.parse().ok()).unwrap_or_default();
+        let is_put_off = bytes > MANY_BYTES || has("x-service-signature").is_none();
+        async move { if is_put_off { put_off(StatusCode::SERVICE_UNAVAILABLE) } else { next.run(request).await } }
+    }));
+    let address = listens(routes).await;
+    let (found, code) = found_at(address).await;
+    assert_eq!((found, code), (vec![pair("large", "untold")], Some(1)));
+    let output = certify(address, &[]).await;
+    let sentence = format!(
+        "countersign: the receiver at http://{address}/callback does not pass: some checks could not be told\n"
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), sentence);
+}
