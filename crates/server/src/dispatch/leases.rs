@@ -54,6 +54,8 @@ struct Book {
     terms: Terms,
     /// Attempts that have begun in each lane and not landed, whatever their term.
     in_flight: [usize; LANES as usize],
+    /// This node ends: each of them leaves, whatever is held.
+    all_leave: bool,
 }
 
 /// All lanes that this node holds.
@@ -72,7 +74,7 @@ impl Leases {
     }
 
     const fn each(term: Option<Term>) -> Self {
-        Self(Mutex::new(Book { terms: [term; LANES as usize], in_flight: [0; LANES as usize] }))
+        Self(Mutex::new(Book { terms: [term; LANES as usize], in_flight: [0; LANES as usize], all_leave: false }))
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -117,6 +119,18 @@ impl Leases {
         *term = term.filter(|term| term.fence != fence);
     }
 
+    /// Nothing begins any more, and each lane is given back once nothing is in flight in it.
+    pub(super) fn leave(&self) {
+        let mut book = self.book();
+        book.all_leave = true;
+        book.terms.iter_mut().flatten().for_each(|term| term.leaves = true);
+    }
+
+    /// Whether this node ends.
+    pub(super) fn all_leave(&self) -> bool {
+        self.book().all_leave
+    }
+
     /// What the next heartbeat says: lanes that leave are given back once nothing is in flight in them.
     pub(super) fn word(&self) -> Word {
         let book = self.book();
@@ -130,18 +144,26 @@ impl Leases {
         word
     }
 
-    /// Takes note of what a heartbeat that was sent at `sent` found. What is more than the fair share leaves, from the last lane on.
+    /// Takes note of what a heartbeat that was sent at `sent` found. What is more than the fair share leaves: first what nothing is in flight in, which
+    /// can go at once, from the last lane on.
     pub(super) fn tended(&self, tended: &Tended, sent: Instant, lease: Duration) {
-        let terms = &mut self.book().terms;
+        let mut book = self.book();
+        let Book { terms, in_flight, all_leave } = &mut *book;
         let before = std::mem::replace(terms, [None; LANES as usize]);
         for (lane, fence) in &tended.held {
-            let leaves = before[at(*lane)].is_some_and(|term| term.leaves && term.fence == *fence);
+            let leaves = *all_leave || before[at(*lane)].is_some_and(|term| term.leaves && term.fence == *fence);
             terms[at(*lane)] = Some(Term { fence: *fence, until: Some(sent + lease), leaves });
         }
         let staying = tended.held.iter().filter(|(lane, _)| terms[at(*lane)].is_some_and(|term| !term.leaves)).count();
         let share = usize::try_from(fair_share(tended.nodes_alive)).unwrap_or(usize::MAX);
-        let surplus = terms.iter_mut().rev().flatten().filter(|term| !term.leaves);
-        surplus.take(staying.saturating_sub(share)).for_each(|term| term.leaves = true);
+        let mut surplus = staying.saturating_sub(share);
+        for is_busy in [false, true] {
+            let such = terms.iter_mut().zip(&*in_flight).rev().filter(|(_, flights)| (**flights > 0) == is_busy);
+            for term in such.filter_map(|(term, _)| term.as_mut()).filter(|term| !term.leaves).take(surplus) {
+                term.leaves = true;
+                surplus -= 1;
+            }
+        }
     }
 }
 
@@ -194,26 +216,45 @@ mod tests {
     }
 
     #[test]
-    fn the_surplus_leaves_at_once_and_goes_when_nothing_is_in_flight() {
+    fn the_surplus_leaves_at_once_and_what_something_is_in_flight_in_goes_last() {
+        let leases = Leases::none();
+        let now = Instant::now();
+        leases.tended(&tended(0..64, 1, 1), now, LEASE);
+        assert_eq!(leases.begin(lane(40), now), Some(Fence(1)));
+        leases.tended(&tended(0..64, 1, 2), now, LEASE);
+        assert_eq!(leases.open(now), (0..31).chain([40]).map(lane).collect());
+        assert_eq!(leases.word().give_back.len(), 32, "all of it can go");
+        // With more nodes than lanes each has one.
+        leases.tended(&tended(0..64, 1, 64), now, LEASE);
+        assert_eq!(leases.open(now), [lane(40)].into_iter().collect());
+        let others = Tended { held: vec![(lane(40), Fence(1)), (lane(50), Fence(1))], nodes_alive: 64, others: vec![] };
+        leases.tended(&others, now, LEASE);
+        assert_eq!(leases.open(now), [lane(40)].into_iter().collect(), "what leaves goes on leaving");
+    }
+
+    #[test]
+    fn whoever_ends_begins_nothing_and_gives_each_lane_back_when_nothing_is_in_flight_in_it() {
         let leases = Leases::none();
         let now = Instant::now();
         leases.tended(&tended(0..64, 1, 1), now, LEASE);
         assert_eq!(leases.begin(lane(40), now), Some(Fence(1)));
         let (_, portion) = leases.hold(lane(41), now).expect("it is open");
-        leases.tended(&tended(0..64, 1, 2), now, LEASE);
-        assert_eq!(leases.open(now), (0..32).map(lane).collect());
+        assert!(!leases.all_leave());
+        leases.leave();
+        assert!(leases.all_leave() && leases.open(now).is_empty());
         assert!(leases.begin(lane(40), now).is_none() && leases.hold(lane(40), now).is_none(), "nothing begins in it");
         assert!(leases.holds(lane(40), Fence(1), now), "what is in flight goes on");
         let word = leases.word();
-        assert_eq!((word.held.len(), word.give_back.len()), (34, 30));
+        assert_eq!((word.held.len(), word.give_back.len()), (2, 62));
         assert!(word.held.contains(&(lane(40), Fence(1))));
-        let left = Tended { held: word.held, nodes_alive: 2, others: Vec::new() };
-        leases.tended(&left, now, LEASE);
-        assert!(leases.begin(lane(40), now).is_none(), "it still leaves");
+        // A heartbeat that was under way may have taken another one.
+        let held = word.held.into_iter().chain([(lane(50), Fence(7))]).collect();
+        leases.tended(&Tended { held, nodes_alive: 2, others: Vec::new() }, now, LEASE);
+        assert!(leases.open(now).is_empty(), "it still leaves");
         leases.land(lane(40));
-        assert_eq!(leases.word().give_back, [(lane(40), Fence(1))]);
+        assert_eq!(leases.word().give_back, [(lane(40), Fence(1)), (lane(50), Fence(7))]);
         drop(portion);
-        assert_eq!(leases.word().give_back, [(lane(40), Fence(1)), (lane(41), Fence(1))]);
+        assert_eq!(leases.word().give_back.len(), 3);
     }
 
     #[test]

@@ -161,6 +161,8 @@ pub struct Dispatcher {
     /// Lanes whose applications are to be looked for.
     looks: Mutex<LaneSet>,
     look: Notify,
+    /// This node ends: its lanes may be given back.
+    leaves: Notify,
     meters: meters::Meters,
     /// How much of answers is kept.
     answer_quotas: answer_quota::AnswerQuotas,
@@ -223,6 +225,7 @@ impl Dispatcher {
             resends: Notify::new(),
             looks: Mutex::default(),
             look: Notify::new(),
+            leaves: Notify::new(),
             meters: meters::Meters::default(),
             answer_quotas: answer_quota::AnswerQuotas::new(),
             attempts: AtomicUsize::new(0),
@@ -263,6 +266,11 @@ impl Dispatcher {
 
     async fn drain(self: &Arc<Self>) {
         let end = Instant::now() + self.settings.drain_grace;
+        if self.app.store.is_shared() {
+            // Others need not wait for the last attempt here where none is under way.
+            self.leases.leave();
+            self.leaves.notify_one();
+        }
         loop {
             let mut desk = self.desk.lock().await;
             self.land(&mut desk, self.app.clock.now());
@@ -275,7 +283,7 @@ impl Dispatcher {
             if timeout_at(end, self.landed.notified()).await.is_err() {
                 tracing::warn!(
                     flights,
-                    "Callbacks were cut off in flight at the stop; the next start sends them again"
+                    "Callbacks were cut off in flight at the stop; the next start sends them again, or another node"
                 );
                 self.desk.lock().await.tasks.abort_all();
                 return;
