@@ -160,11 +160,11 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     if ends {
         steps.push(session.step(Sql::LanesGiveBack, vec![&node, &held, &held_at]));
     }
-    if !stays {
-        steps.push(session.step(Sql::NodeGone, vec![&node]));
-    } else {
+    if stays {
         steps.push(session.step(Sql::NodeSeen, vec![&node, &who.name, &tend.clock_ahead_ms, &begins]));
         steps.push(session.step(Sql::NodeSays, vec![&node, &who.version, &who.key_id, &who.settings]));
+    } else {
+        steps.push(session.step(Sql::NodeGone, vec![&node]));
     }
     let alive = steps.len();
     steps.push(session.step(Sql::NodesAlive, vec![&tend.lease_ms, &node]));
