@@ -28,9 +28,6 @@ pub enum Stage {
     Begins,
     /// It runs.
     Runs,
-    /// It is told to end, and goes on holding what something is in flight in: it takes nothing more and is not counted any more, so that others take
-    /// the rest.
-    Leaves,
     /// It ends: it takes nothing more and is not counted any more.
     Ends,
 }
@@ -124,9 +121,7 @@ impl Tended {
     pub(crate) fn alone(tend: &Tend) -> Self {
         let all = Lane::all().map(|lane| (lane, Fence(0)));
         match tend.stage {
-            Stage::Begins | Stage::Runs | Stage::Leaves => {
-                Self { held: all.collect(), nodes_alive: 1, others: Vec::new() }
-            }
+            Stage::Begins | Stage::Runs => Self { held: all.collect(), nodes_alive: 1, others: Vec::new() },
             Stage::Ends => Self { held: Vec::new(), nodes_alive: 0, others: Vec::new() },
         }
     }

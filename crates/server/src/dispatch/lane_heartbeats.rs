@@ -40,7 +40,6 @@ impl Dispatcher {
         loop {
             tokio::select! {
                 _ = beats.tick() => self.beat().await,
-                () = self.leaves.notified() => self.beat().await,
                 lanes = due(&mut signals) => if self.app.due.held().meets(lanes) { self.app.due.ring_lanes(lanes) },
             }
         }
@@ -55,11 +54,7 @@ impl Dispatcher {
             return self.opened(open_before);
         }
         let word = self.leases.word();
-        let stage = match (self.leases.all_leave(), pulse.has_begun) {
-            (true, _) => Stage::Leaves,
-            (false, true) => Stage::Runs,
-            (false, false) => Stage::Begins,
-        };
+        let stage = if pulse.has_begun { Stage::Runs } else { Stage::Begins };
         let sent = Instant::now();
         match self.app.store.tend_lanes(self.heartbeat(stage, word)).await {
             Ok(tended) => {

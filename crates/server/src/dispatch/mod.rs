@@ -161,8 +161,6 @@ pub struct Dispatcher {
     /// Lanes whose applications are to be looked for.
     looks: Mutex<LaneSet>,
     look: Notify,
-    /// This node ends: its lanes may be given back.
-    leaves: Notify,
     meters: meters::Meters,
     /// How much of answers is kept.
     answer_quotas: answer_quota::AnswerQuotas,
@@ -225,7 +223,6 @@ impl Dispatcher {
             resends: Notify::new(),
             looks: Mutex::default(),
             look: Notify::new(),
-            leaves: Notify::new(),
             meters: meters::Meters::default(),
             answer_quotas: answer_quota::AnswerQuotas::new(),
             attempts: AtomicUsize::new(0),
@@ -266,11 +263,6 @@ impl Dispatcher {
 
     async fn drain(self: &Arc<Self>) {
         let end = Instant::now() + self.settings.drain_grace;
-        if self.app.store.is_shared() {
-            // Others need not wait for the last attempt here where none is under way.
-            self.leases.leave();
-            self.leaves.notify_one();
-        }
         loop {
             let mut desk = self.desk.lock().await;
             self.land(&mut desk, self.app.clock.now());

@@ -149,7 +149,6 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     let (held, held_at) = columns(&tend.held);
     let (back, back_at) = columns(&tend.give_back);
     let (begins, ends) = (tend.stage == Stage::Begins, tend.stage == Stage::Ends);
-    let stays = matches!(tend.stage, Stage::Begins | Stage::Runs);
     let wants = i64::from(tend.wants);
     let mut steps = vec![session.word("BEGIN")];
     if begins {
@@ -159,19 +158,15 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     steps.push(session.step(Sql::LanesGiveBack, vec![&node, &back, &back_at]));
     if ends {
         steps.push(session.step(Sql::LanesGiveBack, vec![&node, &held, &held_at]));
-    }
-    if stays {
+        steps.push(session.step(Sql::NodeGone, vec![&node]));
+    } else {
         steps.push(session.step(Sql::NodeSeen, vec![&node, &who.name, &tend.clock_ahead_ms, &begins]));
         steps.push(session.step(Sql::NodeSays, vec![&node, &who.version, &who.key_id, &who.settings]));
-    } else {
-        steps.push(session.step(Sql::NodeGone, vec![&node]));
     }
     let alive = steps.len();
     steps.push(session.step(Sql::NodesAlive, vec![&tend.lease_ms, &node]));
     if !ends {
         steps.push(session.step(Sql::LanesRenew, vec![&node, &held, &held_at, &tend.lease_ms]));
-    }
-    if stays {
         steps.push(session.step(Sql::LanesTake, vec![&node, &tend.lease_ms, &wants]));
     }
     steps.push(session.word("COMMIT"));

@@ -21,7 +21,6 @@ use tokio::time::timeout;
 use crate::fixtures::*;
 use crate::postgres::{begin, waits};
 
-mod leaving;
 mod listed;
 mod other_settings;
 

@@ -28,7 +28,6 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 mod endpoints;
-mod leaving;
 mod listed;
 
 /// For what must happen: far longer than it takes.
