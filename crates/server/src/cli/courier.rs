@@ -84,6 +84,10 @@ impl Reaction {
         matches!(self, Self::NotTaken(_) | Self::Busy { .. })
     }
 
+    pub(super) const fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy { .. })
+    }
+
     pub(super) const fn is_late(&self) -> bool {
         matches!(self, Self::Late(_))
     }
@@ -103,7 +107,8 @@ impl Reaction {
                 )
             }
             Self::Taken { took } => format!("taken: SUCCESS after {} ms", took.as_millis()),
-            Self::NotTaken(what) | Self::Busy { what, .. } => format!("not taken: {what}"),
+            Self::NotTaken(what) => format!("not taken: {what}"),
+            Self::Busy { what, .. } => format!("put off: {what}"),
             Self::Silent(what) | Self::Late(what) => format!("no answer: {what}"),
             Self::Unreached(what) => format!("not reached: {what}"),
         }

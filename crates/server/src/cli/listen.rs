@@ -299,8 +299,7 @@ async fn wait(error: Error, what: &str, server: &mut Server, waits: &mut Waits) 
         *server = Server::HasAnswered;
     }
     if !may_pass(&error, *server, waits.out_of_range) {
-        let may_be_another =
-            *server == Server::Unknown && matches!(error, Error::Transport(_) | Error::Unreadable { .. });
+        let may_be_another = *server == Server::Unknown && matches!(error, Error::Unreadable { request_id: None, .. });
         let what = if may_be_another {
             "what answers at --url does not answer as the merchant API does".to_owned()
         } else {

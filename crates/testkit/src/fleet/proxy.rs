@@ -135,7 +135,7 @@ fn text(
     // Where nothing hangs, a node that answers late is only on a busy machine, and not one to leave.
     let (when_down, patience) = match under_way {
         UnderWay::Cut => (" on-marked-down shutdown-sessions", "400ms"),
-        UnderWay::End => ("", "10s"),
+        UnderWay::End => ("", "3s"),
     };
     let mut text = format!(
         "global\n\

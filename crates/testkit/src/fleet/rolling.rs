@@ -10,8 +10,8 @@ use super::crowd::{self, Crowd, Tally};
 use super::span::Spans;
 use super::{Fleet, UnderWay};
 
-/// A node lingers for longer than the proxy takes to notice, which asks each 200 ms, also on a busy machine.
-const CONFIG: &str = "rate_limit_per_s = 0\n[limits]\nstop_delay = \"2s\"\n";
+/// A node lingers for longer than the proxy takes to notice: it asks each 200 ms, and waits 3 s for an answer.
+const CONFIG: &str = "rate_limit_per_s = 0\n[limits]\nstop_delay = \"5s\"\n";
 const NODES: usize = 2;
 /// How long the receiver takes: so that attempts are in flight when a node is told to stop.
 const INBOX_DELAY: Duration = Duration::from_millis(20);

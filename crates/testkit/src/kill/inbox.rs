@@ -87,11 +87,12 @@ impl Held<'_> {
         self.0.came().in_hand
     }
 
-    /// Answers all of them, and waits until the first of these answers is on its way.
-    pub async fn release(self) {
+    /// Lets all of them be answered, and waits until the first one is.
+    pub async fn release(self, within: Duration) -> Result<()> {
         let (seen, answered) = (self.0, self.0.came().answered);
         drop(self);
-        seen.until(|came| came.answered > answered).await;
+        let first = seen.until(|came| came.answered > answered);
+        tokio::time::timeout(within, first).await.context("none of the callbacks in hand was answered")
     }
 }
 
@@ -352,7 +353,7 @@ mod tests {
         let held = inbox.hold(3, within).await.expect("all of them");
         assert_eq!(held.count(), 3);
         assert!(posts.iter().all(|post| !post.is_finished()));
-        held.release().await;
+        held.release(within).await.expect("one is answered");
         for post in posts {
             post.await.expect("answered");
         }

@@ -1,5 +1,5 @@
-//! The signed convert query over TLS beside bare hyper over TLS answering the same bytes: on connections that are kept, and on one for each request,
-//! whose handshake is resumed or whole. One core for the servers, the other for the generator.
+//! The signed convert query over TLS beside bare hyper over TLS answering the same bytes: on connections that are kept, and on one for each request.
+//! One core for the servers, the other for the generator.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -10,14 +10,13 @@ use rustls::client::Resumption;
 use tokio_rustls::TlsConnector;
 
 use super::callbacks::library::trusting;
-use super::load::{Asker, Slice, Way, slice, slice_by};
+use super::load::{Asker, Slice, Way, slice_by};
 use super::query::{CONNECTIONS, SLICE, askers, bare, pin, sample};
 use super::{spread, table};
 use crate::process::Deployment;
 
 /// By what the two servers are asked; each stands at each place of a round twice.
-const KINDS: [&str; 4] =
-    ["plain", "TLS, kept", "TLS, a connection for each, resumed", "TLS, a connection for each, a whole handshake"];
+const KINDS: [&str; 3] = ["plain", "TLS, kept", "TLS, a connection and a whole handshake for each"];
 const ROUNDS: usize = 2 * KINDS.len();
 
 /// Bare hyper, and ours.
@@ -51,21 +50,25 @@ pub async fn run() -> Result<()> {
     let theirs = Asked { plain: (bare_plain_at, bare_plain.id()), tls: (bare_tls_at, bare_tls.id()) };
     let ours = Asked { plain: (plain.listen, plain.pid()), tls: (certified.listen, certified.pid()) };
     let nobody = Rc::new(vec![Asker { client_id: "x".into(), secret: b"x".to_vec(), target: "/".into() }]);
-    let resuming = trusting(made.cert.pem().as_bytes())?;
-    let mut whole = resuming.config().as_ref().clone();
+    let kept = trusting(made.cert.pem().as_bytes())?;
+    let mut whole = kept.config().as_ref().clone();
     whole.resumption = Resumption::disabled();
-    let ways =
-        [Way::Plain, Way::Kept(resuming.clone()), Way::Anew(resuming), Way::Anew(TlsConnector::from(Arc::new(whole)))];
+    let ways = [Way::Plain, Way::Kept(kept), Way::Anew(TlsConnector::from(Arc::new(whole)))];
     let mut pairs: [Vec<Pair>; KINDS.len()] = Default::default();
     for round in 0..ROUNDS {
         for kind in (0..KINDS.len()).map(|place| (round + place) % KINDS.len()) {
             let way = &ways[kind];
-            let pair = if matches!(way, Way::Plain) {
-                let of_bare = slice(theirs.plain.0, theirs.plain.1, &nobody, CONNECTIONS, SLICE).await?;
-                (of_bare, slice(ours.plain.0, ours.plain.1, &askers_plain, CONNECTIONS, SLICE).await?)
+            let at = |asked: &Asked| if matches!(way, Way::Plain) { asked.plain } else { asked.tls };
+            let askers = if matches!(way, Way::Plain) { &askers_plain } else { &askers_tls };
+            let of_bare = async || slice_by(way, at(&theirs), &nobody, CONNECTIONS, SLICE).await;
+            let of_ours = async || slice_by(way, at(&ours), askers, CONNECTIONS, SLICE).await;
+            // Each of the two is the first in half of the rounds.
+            let pair = if round < KINDS.len() {
+                let bare = of_bare().await?;
+                (bare, of_ours().await?)
             } else {
-                let of_bare = slice_by(way, theirs.tls, &nobody, CONNECTIONS, SLICE).await?;
-                (of_bare, slice_by(way, ours.tls, &askers_tls, CONNECTIONS, SLICE).await?)
+                let ours = of_ours().await?;
+                (of_bare().await?, ours)
             };
             pairs[kind].push(pair);
         }

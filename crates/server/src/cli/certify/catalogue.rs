@@ -70,11 +70,11 @@ impl Check {
 /// Of a receiver that gives a bad callback no answer in time.
 pub(super) const HANGS: &str = "a verifier refuses at once: whoever hangs on what nobody signed lets anybody hold its workers, and may have believed it";
 
-/// Where none of them may be taken. What did not reach the receiver was not refused by it, and neither was what it has not answered.
+/// Where none of them may be taken. What did not reach the receiver was not refused by it, nor what it has put off each time, nor what it has not answered.
 pub(super) fn refused(reactions: &[Reaction]) -> Verdict {
     if reactions.iter().any(|reaction| reaction.is_taken() || reaction.is_late()) {
         Verdict::Fail
-    } else if reactions.iter().any(Reaction::is_unreached) {
+    } else if reactions.iter().any(|reaction| reaction.is_unreached() || reaction.is_busy()) {
         Verdict::Untold
     } else {
         Verdict::Pass

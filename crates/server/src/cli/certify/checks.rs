@@ -13,7 +13,7 @@ use super::catalogue::{
     REFLECTED, REPLAYED, REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE,
     STRANGER, TAMPERED, UNKNOWN, UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
 };
-use super::patience::{judged_in_the_end, judged_letter, refused_in_the_end, until_judged};
+use super::patience::{in_the_end, judged_letter, until_judged};
 use super::{Finding, Verdict, huge, mistakes};
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
@@ -59,7 +59,7 @@ impl<'a> Findings<'a> {
 
 /// Does every check. An error where the receiver gives no answer at all.
 pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings<'_>) -> Result<(), String> {
-    let mut first = judged_in_the_end(courier, || courier.good()).await;
+    let mut first = in_the_end(courier, || courier.good()).await;
     let untold =
         BEYOND_GOOD.iter().map(|check| check.found(Verdict::Untold, "not told: the good callback was not taken"));
     if let Reaction::Silent(why) | Reaction::Late(why) | Reaction::Unreached(why) = &first {
@@ -75,7 +75,7 @@ pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings
     };
     if matches!(first, Reaction::NotTaken(_)) {
         // As the server would, who sends it again; a receiver may not have been awake.
-        let second = courier.bring(&courier.good()).await;
+        let second = in_the_end(courier, || courier.good()).await;
         if second.is_delivered() {
             let came = format!("the first {}; the second {}", first.told(), second.told());
             good = GOOD.found(Verdict::Advice, came);
@@ -105,11 +105,13 @@ pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings
 }
 
 async fn forged(courier: &Courier, findings: &mut Findings<'_>) {
-    let unsigned = Letter { signature: None, ..courier.good() };
-    findings.push(UNSIGNED.must_refuse(&refused_in_the_end(courier, &unsigned).await));
-    let good = courier.good();
-    let strange = Letter { signature: Some(courier.signature_of_a_stranger(&good)), ..good };
-    findings.push(STRANGER.must_refuse(&refused_in_the_end(courier, &strange).await));
+    let unsigned = || Letter { signature: None, ..courier.good() };
+    findings.push(UNSIGNED.must_refuse(&in_the_end(courier, unsigned).await));
+    let strange = || {
+        let good = courier.good();
+        Letter { signature: Some(courier.signature_of_a_stranger(&good)), ..good }
+    };
+    findings.push(STRANGER.must_refuse(&in_the_end(courier, strange).await));
     findings.push(with_no_secret(courier).await);
 }
 
@@ -120,10 +122,12 @@ const UNSET: [(&str, &str); 4] = [("empty:", ""), ("undefined:", "undefined"), (
 async fn with_no_secret(courier: &Courier) -> Finding {
     let mut reactions = Vec::with_capacity(UNSET.len());
     for (name, unset) in UNSET {
-        let letter = courier.good();
-        let nobody = Some(courier.signature_with(unset.as_bytes(), &letter));
-        let letter = Letter { signature: nobody.clone(), signature_next: nobody, ..letter };
-        reactions.push((name, refused_in_the_end(courier, &letter).await));
+        let letter = || {
+            let letter = courier.good();
+            let nobody = Some(courier.signature_with(unset.as_bytes(), &letter));
+            Letter { signature: nobody.clone(), signature_next: nobody, ..letter }
+        };
+        reactions.push((name, in_the_end(courier, letter).await));
     }
     UNSET_SECRET.must_refuse_each(&reactions)
 }
@@ -141,25 +145,26 @@ const NEARLY: [(&str, Respell); 3] = [
 async fn in_part(courier: &Courier, findings: &mut Findings<'_>) {
     let mut nearly = Vec::with_capacity(NEARLY.len());
     for (name, spoil) in NEARLY {
-        let letter = courier.spelled(courier.good(), courier.encoding(), spoil);
-        nearly.push((name, refused_in_the_end(courier, &letter).await));
+        let letter = || courier.spelled(courier.good(), courier.encoding(), spoil);
+        nearly.push((name, in_the_end(courier, letter).await));
     }
     findings.push(PARTLY.must_refuse_each(&nearly));
     let cut = |characters: fn(&str) -> &str| {
         let letter = courier.good();
         Letter { signature: Some(characters(&courier.signature_of(&letter)).to_owned()), ..letter }
     };
-    let (to_half, to_few, to_nothing) = (cut(half), cut(|whole| &whole[..FEW]), cut(|_| ""));
     let short = [
-        ("half:", refused_in_the_end(courier, &to_half).await),
-        ("a few characters:", refused_in_the_end(courier, &to_few).await),
-        ("empty:", refused_in_the_end(courier, &to_nothing).await),
+        ("half:", in_the_end(courier, || cut(half)).await),
+        ("a few characters:", in_the_end(courier, || cut(|whole| &whole[..FEW])).await),
+        ("empty:", in_the_end(courier, || cut(|_| "")).await),
     ];
     findings.push(SHORT.must_refuse_each(&short));
-    let wrong = courier.good();
-    let (one, other) = (courier.signature_of_a_stranger(&wrong), courier.signature_of_a_stranger(&wrong));
-    let wrong = Letter { signature: Some(one), signature_next: Some(other), ..wrong };
-    findings.push(WRONG_NEXT.must_refuse(&refused_in_the_end(courier, &wrong).await));
+    let wrong = || {
+        let wrong = courier.good();
+        let (one, other) = (courier.signature_of_a_stranger(&wrong), courier.signature_of_a_stranger(&wrong));
+        Letter { signature: Some(one), signature_next: Some(other), ..wrong }
+    };
+    findings.push(WRONG_NEXT.must_refuse(&in_the_end(courier, wrong).await));
 }
 
 type Spoil = fn(&[u8]) -> Vec<u8>;
@@ -173,14 +178,18 @@ const RESPELT: [(&str, Spoil); 4] = [
 ];
 
 async fn bodies(courier: &Courier, findings: &mut Findings<'_>) {
-    let news = courier.news();
-    let tampered = Letter { body: tampered(news.clone()).to_bytes(), ..courier.letter(news.to_bytes()) };
-    findings.push(TAMPERED.must_refuse(&refused_in_the_end(courier, &tampered).await));
+    let changed = || {
+        let news = courier.news();
+        Letter { body: tampered(news.clone()).to_bytes(), ..courier.letter(news.to_bytes()) }
+    };
+    findings.push(TAMPERED.must_refuse(&in_the_end(courier, changed).await));
     let mut respaced = Vec::with_capacity(RESPELT.len());
     for (name, spoil) in RESPELT {
-        let good = courier.good();
-        let spoiled = Letter { body: spoil(&good.body), ..good };
-        respaced.push((name, refused_in_the_end(courier, &spoiled).await));
+        let spoiled = || {
+            let good = courier.good();
+            Letter { body: spoil(&good.body), ..good }
+        };
+        respaced.push((name, in_the_end(courier, spoiled).await));
     }
     findings.push(RESPACED.must_refuse_each(&respaced));
     let in_pieces = async || {
@@ -201,22 +210,24 @@ async fn rotations(courier: &Courier, findings: &mut Findings<'_>) {
             ..letter
         }
     };
-    findings.push(ROTATION.had_better_take(&judged_in_the_end(courier, rotated).await));
+    findings.push(ROTATION.had_better_take(&in_the_end(courier, rotated).await));
     let begun = || {
         let letter = courier.good();
         Letter { signature_next: Some(courier.signature_of_a_stranger(&letter)), ..letter }
     };
-    findings.push(ROTATION_BEGINS.must_take(&judged_in_the_end(courier, begun).await));
+    findings.push(ROTATION_BEGINS.must_take(&in_the_end(courier, begun).await));
 }
 
 async fn times(courier: &Courier, findings: &mut Findings<'_>) {
-    let old = courier.signed_at(courier.good(), -HOUR_MS);
-    let restamped = Letter { timestamp: courier.good().timestamp, ..old };
-    findings.push(RESTAMPED.must_refuse(&refused_in_the_end(courier, &restamped).await));
+    let restamped = || {
+        let old = courier.signed_at(courier.good(), -HOUR_MS);
+        Letter { timestamp: courier.good().timestamp, ..old }
+    };
+    findings.push(RESTAMPED.must_refuse(&in_the_end(courier, restamped).await));
     for (check, direction) in [(STALE, -1), (FUTURE, 1)] {
         let stamped = |ms: i64| courier.signed_at(courier.good(), direction * ms);
-        let an_hour = refused_in_the_end(courier, &stamped(HOUR_MS)).await;
-        let ten_minutes = refused_in_the_end(courier, &stamped(TEN_MINUTES_MS)).await;
+        let an_hour = in_the_end(courier, || stamped(HOUR_MS)).await;
+        let ten_minutes = in_the_end(courier, || stamped(TEN_MINUTES_MS)).await;
         findings.push(out_of_time(check, an_hour, ten_minutes));
     }
 }
@@ -237,13 +248,15 @@ async fn repetitions(courier: &Courier, findings: &mut Findings<'_>) {
     } else {
         REPLAYED.found(Verdict::Untold, format!("not told: the first time {}", taken.told()))
     });
-    let again = judged_in_the_end(courier, || courier.signed(Letter { attempt: 2, ..good.clone() })).await;
+    let again = in_the_end(courier, || courier.signed(Letter { attempt: 2, ..good.clone() })).await;
     findings.push(DUPLICATE.must_take(if taken.is_taken() { &again } else { &taken }));
     findings.push(Box::pin(at_once(courier)).await);
-    let reflected = courier.good();
-    let nonce = reflected.nonce.trim_start_matches("callback").to_owned();
-    let reflected = courier.with_signature(Letter { nonce, ..reflected });
-    findings.push(REFLECTED.must_refuse(&refused_in_the_end(courier, &reflected).await));
+    let reflected = || {
+        let reflected = courier.good();
+        let nonce = reflected.nonce.trim_start_matches("callback").to_owned();
+        courier.with_signature(Letter { nonce, ..reflected })
+    };
+    findings.push(REFLECTED.must_refuse(&in_the_end(courier, reflected).await));
     findings.push(out_of_order(courier).await);
     findings.push(never_first(courier).await);
 }
@@ -264,10 +277,10 @@ async fn replayed(courier: &Courier, good: &Letter) -> Finding {
         ..again()
     };
     REPLAYED.must_refuse_each(&[
-        ("as it was:", refused_in_the_end(courier, &again()).await),
-        ("its signature spelled otherwise:", refused_in_the_end(courier, &otherwise).await),
-        ("in the other encoding:", refused_in_the_end(courier, &encoded).await),
-        ("in Signature-Next:", refused_in_the_end(courier, &next).await),
+        ("as it was:", in_the_end(courier, again).await),
+        ("its signature spelled otherwise:", in_the_end(courier, || otherwise.clone()).await),
+        ("in the other encoding:", in_the_end(courier, || encoded.clone()).await),
+        ("in Signature-Next:", in_the_end(courier, || next.clone()).await),
     ])
 }
 
@@ -330,8 +343,8 @@ async fn out_of_order(courier: &Courier) -> Finding {
     let first = letter(r#"{"status":"PROCESS"}"#);
     let second = Letter { sequence: Some(2), ..letter(r#"{"status":"SUCCESS"}"#) };
     let early = courier.bring(&second).await;
-    let first = judged_in_the_end(courier, || courier.signed(first.clone())).await;
-    let again = judged_in_the_end(courier, || courier.signed(Letter { attempt: 2, ..second.clone() })).await;
+    let first = in_the_end(courier, || courier.signed(first.clone())).await;
+    let again = in_the_end(courier, || courier.signed(Letter { attempt: 2, ..second.clone() })).await;
     let is_answered = early.is_taken() || early.is_not_taken();
     let verdict = if first.is_taken() && again.is_taken() && is_answered {
         Verdict::Pass
@@ -356,7 +369,7 @@ async fn never_first(courier: &Courier) -> Finding {
     if !early.is_not_taken() {
         return NEVER_FIRST.had_better_take(&early);
     }
-    let again = judged_in_the_end(courier, || courier.signed(Letter { attempt: 2, ..second.clone() })).await;
+    let again = in_the_end(courier, || courier.signed(Letter { attempt: 2, ..second.clone() })).await;
     // Whoever puts it off for ever does so for the first one's sake.
     let finding = match &again {
         Reaction::Busy { .. } => NEVER_FIRST.found(Verdict::Advice, ""),
@@ -368,10 +381,10 @@ async fn never_first(courier: &Courier) -> Finding {
 async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
     let unknown = CallbackBody { biz_type: "KIND_OF_TOMORROW".to_owned(), ..courier.news() };
     let unknown = || courier.letter(unknown.to_bytes());
-    findings.push(UNKNOWN.had_better_take(&judged_in_the_end(courier, unknown).await));
+    findings.push(UNKNOWN.had_better_take(&in_the_end(courier, unknown).await));
     findings.push(Box::pin(slow(courier)).await);
     let large = || courier.letter(with(courier.news(), &padded(LARGE_BYTES)).to_bytes());
-    findings.push(LARGE.must_take(&judged_in_the_end(courier, large).await));
+    findings.push(LARGE.must_take(&in_the_end(courier, large).await));
     findings.push(Box::pin(huge::found(courier)).await);
 }
 
@@ -384,7 +397,7 @@ async fn slow(courier: &Courier) -> Finding {
     if !matches!(slow, Reaction::NotTaken(_)) {
         return SLOW.must_take(&slow);
     }
-    paced(&slow, &judged_in_the_end(courier, || courier.letter(body.clone())).await)
+    paced(&slow, &in_the_end(courier, || courier.letter(body.clone())).await)
 }
 
 fn paced(slow: &Reaction, at_once: &Reaction) -> Finding {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::courier::pieces::{Length, Pieces, Sent};
 use super::super::courier::{Courier, Letter, Reaction};
 use super::catalogue::HUGE;
-use super::patience::judged_in_the_end;
+use super::patience::in_the_end;
 use super::{Finding, Verdict};
 
 const MIB: usize = 1024 * 1024;
@@ -30,7 +30,7 @@ pub(super) async fn found(courier: &Courier) -> Finding {
         let (reaction, sent) = courier.bring_in_pieces(&letter, pieces).await;
         came.push((form, reaction, sent));
     }
-    let alive = judged_in_the_end(courier, || courier.good()).await;
+    let alive = in_the_end(courier, || courier.good()).await;
     judged(&came, &alive)
 }
 

@@ -13,7 +13,7 @@ use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
 use super::super::courier::{Courier, Letter, Reaction};
-use super::patience::refused_in_the_end;
+use super::patience::until_judged;
 use crate::chance::{hex, unhex};
 
 /// What the receiver does, and a good letter signed as it would have it; none where that is as it should be.
@@ -145,7 +145,7 @@ pub(super) async fn look_for(courier: &Courier, secret: &str) -> Option<&'static
     // Whoever takes a stranger's takes each of them, and shows nothing by it.
     let letter = courier.good();
     let strange = Letter { signature: Some(courier.signature_of_a_stranger(&letter)), ..letter };
-    match refused_in_the_end(courier, &strange).await {
+    match until_judged(async || courier.bring(&strange).await).await {
         Reaction::Taken { .. } => return Some(LOOKS_AT_NONE),
         Reaction::NotTaken(_) | Reaction::Busy { .. } => {}
         Reaction::Silent(_) | Reaction::Late(_) | Reaction::Unreached(_) => return None,
@@ -160,7 +160,7 @@ pub(super) async fn look_for(courier: &Courier, secret: &str) -> Option<&'static
         .map(|(told, minutes)| (told, Some(courier.signed_at(courier.good(), minutes * MINUTE_MS))));
     for (told, letter) in signed_otherwise.chain(stamped_otherwise) {
         let Some(letter) = letter else { continue };
-        match refused_in_the_end(courier, &letter).await {
+        match until_judged(async || courier.bring(&letter).await).await {
             Reaction::Taken { .. } => return Some(told),
             Reaction::NotTaken(_) | Reaction::Busy { .. } => {}
             Reaction::Silent(_) | Reaction::Late(_) | Reaction::Unreached(_) => return None,

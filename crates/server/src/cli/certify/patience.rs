@@ -9,8 +9,9 @@ use super::super::courier::{Courier, Letter, Reaction};
 
 /// How often it is asked in all.
 const TRIES: usize = 3;
-/// The pause before the next, where it names none; and the longest that it is given.
+/// The pause before the next where it names none; and the shortest and the longest that it is given.
 const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// Brings it until it is judged, or has been put off so often.
@@ -18,32 +19,24 @@ pub(super) async fn until_judged(mut bring: impl AsyncFnMut() -> Reaction) -> Re
     let mut reaction = bring().await;
     for _ in 1..TRIES {
         let Reaction::Busy { retry_after, .. } = &reaction else { break };
-        sleep(retry_after.unwrap_or(PAUSE).min(PAUSE_MAX)).await;
+        sleep(retry_after.unwrap_or(PAUSE).clamp(PAUSE_MIN, PAUSE_MAX)).await;
         reaction = bring().await;
     }
     reaction
 }
 
-/// Of what is to be refused: the same bytes each time.
-pub(super) async fn refused_in_the_end(courier: &Courier, letter: &Letter) -> Reaction {
-    until_judged(async || courier.bring(letter).await).await
-}
-
-/// Of what is to be taken: made anew each time, since the receiver may know the nonce of what it has put off.
-pub(super) async fn judged_in_the_end(courier: &Courier, make: impl Fn() -> Letter) -> Reaction {
+/// Made anew each time, since the receiver may know the nonce of what it has put off.
+pub(super) async fn in_the_end(courier: &Courier, make: impl Fn() -> Letter) -> Reaction {
     until_judged(async || courier.bring(&make()).await).await
 }
 
 /// The same, and the letter that was judged.
 pub(super) async fn judged_letter(courier: &Courier, make: impl Fn() -> Letter) -> (Letter, Reaction) {
-    let mut last = make();
-    let mut is_first = true;
+    let mut last = None;
     let reaction = until_judged(async || {
-        if !std::mem::take(&mut is_first) {
-            last = make();
-        }
-        courier.bring(&last).await
+        let letter = last.insert(make());
+        courier.bring(letter).await
     })
     .await;
-    (last, reaction)
+    (last.unwrap_or_else(make), reaction)
 }
