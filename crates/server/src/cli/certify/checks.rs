@@ -317,8 +317,9 @@ async fn at_once(courier: &Courier) -> Finding {
     let mut reactions = all_at_once(courier).await;
     // Where some were put off for another reason, nobody knows what would have become of them: once more, after a pause.
     for pause in PUT_OFF {
-        let is_busy = |reaction: &Reaction| matches!(reaction, Reaction::Busy { .. });
-        if !reactions.iter().any(is_busy) || reactions.iter().filter(|reaction| reaction.is_taken()).count() > 1 {
+        if !reactions.iter().any(Reaction::is_busy)
+            || reactions.iter().filter(|reaction| reaction.is_taken()).count() > 1
+        {
             break;
         }
         tokio::time::sleep(pause).await;
@@ -349,7 +350,7 @@ async fn out_of_order(courier: &Courier) -> Finding {
     let verdict = if first.is_taken() && again.is_taken() && is_answered {
         Verdict::Pass
     } else if [&early, &first, &again].into_iter().any(Reaction::is_unreached)
-        || [&first, &again].into_iter().any(|it| matches!(it, Reaction::Busy { .. }))
+        || [&first, &again].into_iter().any(Reaction::is_busy)
     {
         Verdict::Untold
     } else {
