@@ -28,7 +28,10 @@ pub enum Stage {
     Begins,
     /// It runs.
     Runs,
-    /// It ends: it takes nothing more and is not counted any more.
+    /// It is told to stop and goes on holding what something is in flight in. It takes nothing more and has no share any more, so that others take the
+    /// rest; they still see it, since it may still act.
+    Leaves,
+    /// It ends: it takes nothing more and is not seen any more.
     Ends,
 }
 
@@ -99,7 +102,7 @@ pub struct Tend {
 pub struct Tended {
     /// What the node holds from now on, by lane. What it named and is not here is not its own any more.
     pub held: Vec<(Lane, Fence)>,
-    /// Nodes that were seen within the lease, this one among them.
+    /// Nodes that were seen within the lease and do not leave, this one among them.
     pub nodes_alive: u32,
     /// Those of them that have noted other settings than this one. One that has noted none is not among them.
     pub others: Vec<Other>,
@@ -122,7 +125,7 @@ impl Tended {
         let all = Lane::all().map(|lane| (lane, Fence(0)));
         match tend.stage {
             Stage::Begins | Stage::Runs => Self { held: all.collect(), nodes_alive: 1, others: Vec::new() },
-            Stage::Ends => Self { held: Vec::new(), nodes_alive: 0, others: Vec::new() },
+            Stage::Leaves | Stage::Ends => Self { held: Vec::new(), nodes_alive: 0, others: Vec::new() },
         }
     }
 }

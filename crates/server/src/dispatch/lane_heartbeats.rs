@@ -8,6 +8,7 @@ use countersign_store::nodes::{Signal, Stage, Tend};
 use metrics::gauge;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::Dispatcher;
@@ -40,6 +41,7 @@ impl Dispatcher {
         loop {
             tokio::select! {
                 _ = beats.tick() => self.beat().await,
+                () = self.leaves.notified() => self.beat().await,
                 lanes = due(&mut signals) => if self.app.due.held().meets(lanes) { self.app.due.ring_lanes(lanes) },
             }
         }
@@ -54,7 +56,11 @@ impl Dispatcher {
             return self.opened(open_before);
         }
         let word = self.leases.word();
-        let stage = if pulse.has_begun { Stage::Runs } else { Stage::Begins };
+        let stage = match (self.leases.all_leave(), pulse.has_begun) {
+            (true, _) => Stage::Leaves,
+            (false, true) => Stage::Runs,
+            (false, false) => Stage::Begins,
+        };
         let sent = Instant::now();
         match self.app.store.tend_lanes(self.heartbeat(stage, word)).await {
             Ok(tended) => {
@@ -111,8 +117,19 @@ impl Dispatcher {
         self.app.due.ring_lanes(LaneSet::NONE);
     }
 
-    /// Gives everything back, so that other nodes need not wait for the lease to run out. Nothing may be in flight.
-    pub(super) async fn leave(&self) {
+    /// What nothing is in flight in goes to other nodes at once, the rest as it lands: they need not wait for the last attempt here.
+    pub(super) fn begin_to_leave(&self) {
+        self.leases.leave();
+        self.app.due.hold(LaneSet::NONE);
+        self.leaves.notify_one();
+    }
+
+    /// Ends what runs beside and gives everything back, so that other nodes need not wait for the lease to run out. Nothing may be in flight.
+    pub(super) async fn leave(&self, mut beside: JoinSet<()>) {
+        // A heartbeat that is cut off would take its connection with it, and hold the rows of its lanes until the database notices.
+        let no_beat = timeout(self.settings.lease / BEATS_PER_LEASE, self.pulse.lock()).await;
+        beside.shutdown().await;
+        drop(no_beat);
         let word = self.leases.word();
         if let Err(error) = self.app.store.tend_lanes(self.heartbeat(Stage::Ends, word)).await {
             tracing::warn!(%error, "The lanes could not be given back; other nodes take them when the lease runs out");

@@ -54,6 +54,8 @@ struct Book {
     terms: Terms,
     /// Attempts that have begun in each lane and not landed, whatever their term.
     in_flight: [usize; LANES as usize],
+    /// This node ends: each lane leaves, whatever a heartbeat takes yet.
+    all_leave: bool,
 }
 
 /// All lanes that this node holds.
@@ -72,7 +74,7 @@ impl Leases {
     }
 
     const fn each(term: Option<Term>) -> Self {
-        Self(Mutex::new(Book { terms: [term; LANES as usize], in_flight: [0; LANES as usize] }))
+        Self(Mutex::new(Book { terms: [term; LANES as usize], in_flight: [0; LANES as usize], all_leave: false }))
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -117,6 +119,18 @@ impl Leases {
         *term = term.filter(|term| term.fence != fence);
     }
 
+    /// Nothing begins any more, and each lane is given back once nothing is in flight in it.
+    pub(super) fn leave(&self) {
+        let mut book = self.book();
+        book.all_leave = true;
+        book.terms.iter_mut().flatten().for_each(|term| term.leaves = true);
+    }
+
+    /// Whether this node ends.
+    pub(super) fn all_leave(&self) -> bool {
+        self.book().all_leave
+    }
+
     /// What the next heartbeat says: lanes that leave are given back once nothing is in flight in them.
     pub(super) fn word(&self) -> Word {
         let book = self.book();
@@ -134,10 +148,10 @@ impl Leases {
     /// can go at once, from the last lane on.
     pub(super) fn tended(&self, tended: &Tended, sent: Instant, lease: Duration) {
         let mut book = self.book();
-        let Book { terms, in_flight } = &mut *book;
+        let Book { terms, in_flight, all_leave } = &mut *book;
         let before = std::mem::replace(terms, [None; LANES as usize]);
         for (lane, fence) in &tended.held {
-            let leaves = before[at(*lane)].is_some_and(|term| term.leaves && term.fence == *fence);
+            let leaves = *all_leave || before[at(*lane)].is_some_and(|term| term.leaves && term.fence == *fence);
             terms[at(*lane)] = Some(Term { fence: *fence, until: Some(sent + lease), leaves });
         }
         let staying = tended.held.iter().filter(|(lane, _)| terms[at(*lane)].is_some_and(|term| !term.leaves)).count();
@@ -236,6 +250,28 @@ mod tests {
         drop(portion);
         assert_eq!(leases.word().give_back, [(lane(41), Fence(1))]);
         assert_eq!(leases.word().held, [(lane(40), Fence(1))]);
+    }
+
+    #[test]
+    fn whoever_ends_begins_nothing_and_gives_each_lane_back_when_nothing_is_in_flight_in_it() {
+        let leases = Leases::none();
+        let now = Instant::now();
+        leases.tended(&tended(0..64, 1, 1), now, LEASE);
+        assert_eq!(leases.begin(lane(40), now), Some(Fence(1)));
+        assert!(!leases.all_leave());
+        leases.leave();
+        assert!(leases.all_leave() && leases.open(now).is_empty());
+        assert!(leases.begin(lane(41), now).is_none() && leases.hold(lane(40), now).is_none(), "nothing begins");
+        assert!(leases.holds(lane(40), Fence(1), now), "what is in flight goes on");
+        let word = leases.word();
+        assert_eq!((word.held, word.give_back.len()), (vec![(lane(40), Fence(1))], 63));
+        // A heartbeat that was under way may have taken another one.
+        let held = vec![(lane(40), Fence(1)), (lane(50), Fence(7))];
+        leases.tended(&Tended { held, nodes_alive: 2, others: Vec::new() }, now, LEASE);
+        assert!(leases.open(now).is_empty(), "it leaves, too");
+        assert_eq!(leases.word().give_back, [(lane(50), Fence(7))]);
+        leases.land(lane(40));
+        assert_eq!(leases.word().give_back, [(lane(40), Fence(1)), (lane(50), Fence(7))]);
     }
 
     #[test]

@@ -161,6 +161,8 @@ pub struct Dispatcher {
     /// Lanes whose applications are to be looked for.
     looks: Mutex<LaneSet>,
     look: Notify,
+    /// This node ends: the next heartbeat says so, and is due.
+    leaves: Notify,
     meters: meters::Meters,
     /// How much of answers is kept.
     answer_quotas: answer_quota::AnswerQuotas,
@@ -223,6 +225,7 @@ impl Dispatcher {
             resends: Notify::new(),
             looks: Mutex::default(),
             look: Notify::new(),
+            leaves: Notify::new(),
             meters: meters::Meters::default(),
             answer_quotas: answer_quota::AnswerQuotas::new(),
             attempts: AtomicUsize::new(0),
@@ -255,9 +258,10 @@ impl Dispatcher {
             // They go on for ever: one that ends has panicked, and what it did would not be done any more.
             Some(ended) = beside.join_next() => ended.expect("a part of the dispatcher goes on"),
         }
-        beside.shutdown().await;
         if is_shared {
-            self.leave().await;
+            self.leave(beside).await;
+        } else {
+            beside.shutdown().await;
         }
     }
 
@@ -272,6 +276,9 @@ impl Dispatcher {
                 return;
             }
             drop(desk);
+            if self.app.store.is_shared() && !self.leases.all_leave() {
+                self.begin_to_leave();
+            }
             if timeout_at(end, self.landed.notified()).await.is_err() {
                 tracing::warn!(
                     flights,

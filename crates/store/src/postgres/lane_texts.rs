@@ -7,11 +7,20 @@ macro_rules! is_alive {
     };
 }
 
-// A row for each, with what it has noted of its settings where the node that asks, $2, has noted something else.
+/// Who has a share of the lanes: not one that leaves. A program from before that was said says nothing.
+macro_rules! stays {
+    ($of:literal) => {
+        concat!("NOT EXISTS (SELECT 1 FROM node_program s WHERE s.node_id = ", $of, ".node_id AND s.leaves)")
+    };
+}
+
+// A row for each that stays, with what it has noted of its settings where the node that asks, $2, has noted something else.
 pub(super) const ALIVE: &str = concat!(
     "SELECT n.node_id, n.name, CASE WHEN p.settings <> own.settings THEN p.settings END
      FROM node n LEFT JOIN node_program p ON p.node_id = n.node_id LEFT JOIN node_program own ON own.node_id = $2 WHERE ",
-    is_alive!("$1::bigint")
+    is_alive!("$1::bigint"),
+    " AND ",
+    stays!("n")
 );
 
 // Those that are alive first, then those that have run for longest. A program from before it was said says nothing.
@@ -32,8 +41,10 @@ pub(super) const TAKE: &str = concat!(
      shortened AS (UPDATE delivery_lane s SET expires_at = ",
     now!(),
     " + 60000 FROM far WHERE s.lane = far.lane),
-     alive AS (SELECT greatest(count(*), 1) AS nodes FROM node WHERE ",
+     alive AS (SELECT greatest(count(*), 1) AS nodes FROM node n WHERE ",
     is_alive!("$2::bigint"),
+    " AND ",
+    stays!("n"),
     "),
      free AS (SELECT lane FROM delivery_lane WHERE node IS NULL OR expires_at <= ",
     now!(),

@@ -148,7 +148,7 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     let node = who.node.0.as_slice();
     let (held, held_at) = columns(&tend.held);
     let (back, back_at) = columns(&tend.give_back);
-    let (begins, ends) = (tend.stage == Stage::Begins, tend.stage == Stage::Ends);
+    let (begins, leaves, ends) = (tend.stage == Stage::Begins, tend.stage == Stage::Leaves, tend.stage == Stage::Ends);
     let wants = i64::from(tend.wants);
     let mut steps = vec![session.word("BEGIN")];
     if begins {
@@ -161,12 +161,14 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
         steps.push(session.step(Sql::NodeGone, vec![&node]));
     } else {
         steps.push(session.step(Sql::NodeSeen, vec![&node, &who.name, &tend.clock_ahead_ms, &begins]));
-        steps.push(session.step(Sql::NodeSays, vec![&node, &who.version, &who.key_id, &who.settings]));
+        steps.push(session.step(Sql::NodeSays, vec![&node, &who.version, &who.key_id, &who.settings, &leaves]));
     }
     let alive = steps.len();
     steps.push(session.step(Sql::NodesAlive, vec![&tend.lease_ms, &node]));
     if !ends {
         steps.push(session.step(Sql::LanesRenew, vec![&node, &held, &held_at, &tend.lease_ms]));
+    }
+    if !ends && !leaves {
         steps.push(session.step(Sql::LanesTake, vec![&node, &tend.lease_ms, &wants]));
     }
     steps.push(session.word("COMMIT"));

@@ -49,6 +49,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step { number: 22, name: "gone", sql: include_str!("../../migrations/postgres/0022_gone.sql") },
     Step { number: 23, name: "node_settings", sql: include_str!("../../migrations/postgres/0023_node_settings.sql") },
+    Step { number: 24, name: "node_leaves", sql: include_str!("../../migrations/postgres/0024_node_leaves.sql") },
 ];
 
 /// Held by whoever migrates; everybody else waits.

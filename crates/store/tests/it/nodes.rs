@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use crate::fixtures::*;
 use crate::postgres::{begin, waits};
 
+mod leaving;
 mod listed;
 mod other_settings;
 

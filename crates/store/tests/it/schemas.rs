@@ -30,7 +30,7 @@ const ONLY_SQLITE: [(&str, &str); 11] = [
     ("fee_rule_head.base_no", "as rule_no"),
 ];
 /// What only PostgreSQL has, and why.
-const ONLY_POSTGRES: [(&str, &str); 33] = [
+const ONLY_POSTGRES: [(&str, &str); 34] = [
     ("nonce.tenant_no", "rows are spread by it"),
     (
         "order_directory.order_id",
@@ -63,6 +63,7 @@ const ONLY_POSTGRES: [(&str, &str); 33] = [
     ("node_program.version", "as lane"),
     ("node_program.key_id", "as lane"),
     ("node_program.settings", "as lane"),
+    ("node_program.leaves", "as lane"),
     ("directory.one", "other nodes must hear of changed applications"),
     ("directory.revision", "as one"),
     ("application.directory_revision", "as directory.one"),

@@ -28,6 +28,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 mod endpoints;
+mod leaving;
 mod listed;
 
 /// For what must happen: far longer than it takes.

@@ -1,0 +1,50 @@
+//! A node that is told to stop while an endpoint hangs.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stops_while_an_endpoint_hangs_gives_the_other_lanes_back_at_once() {
+    // It waits for its endpoint for longer than any test takes.
+    let fleet = Fleet::new(2, |config| {
+        config.limits.drain_timeout = Period(Duration::from_secs(300));
+        config.dispatch_lease = Period(Duration::from_secs(10));
+    })
+    .await;
+    let (one, two) = (fleet.start(0).await, fleet.start(1).await);
+    let held = |node: &Running| node.app.due.held();
+    until("the lanes are shared", async || held(&one).len() == 32 && held(&two).len() == 32).await;
+    let (hangs, takes) = (Receiver::start().await.expect("a port"), Receiver::start().await.expect("a port"));
+    hangs.answer_with(Reply::Held);
+    let access = fleet.access(&one);
+    let [hung, _] = one_in_each(&access, &one, &hangs.url(), [held(&one), held(&two)]).await;
+    let lane_of = async |client_id: &str| {
+        let found = one.app.store.application(client_id).await.expect("reads").expect("there");
+        Lane::of(found.application.no)
+    };
+    let busy = lane_of(&hung.client_id).await;
+    // One whose lane the same node has, and where nothing is in flight.
+    let (other, lane) = loop {
+        let signer = access.application("bank", Some(&takes.url())).await.expect("an application");
+        let lane = lane_of(&signer.client_id).await;
+        if held(&one).contains(lane) && lane != busy {
+            break (signer, lane);
+        }
+    };
+    access.provision("POST", "/events", event(&hung, "hangs")).await.expect("an event");
+    hangs.wait_for(1, SOON).await.expect("it is there, and waits");
+
+    let stopping = tokio::spawn(one.stop());
+    until("the other has what nothing is in flight in", async || held(&two) == LaneSet::ALL.without(busy)).await;
+    let access = fleet.access(&two);
+    access.provision("POST", "/events", event(&other, "goes on")).await.expect("an event");
+    takes.wait_for(1, SOON).await.expect("it arrives");
+    assert!(held(&two).contains(lane) && !stopping.is_finished(), "the first still waits for its endpoint");
+    hangs.release(1);
+    stopping.await.expect("no panic").expect("it stops");
+    until("the other has all", async || held(&two) == LaneSet::ALL).await;
+    let of = two.app.store.application(&hung.client_id).await.expect("reads").expect("there").application;
+    let sent = two.app.store.events_after(of.tenant, of.no, 0, 2).await.expect("reads").pop().expect("an event");
+    let (sent, attempts) = two.app.store.event(Asker::Operator, sent.event_id).await.expect("reads").expect("there");
+    assert_eq!((sent.state, attempts.len()), (DeliveryState::Delivered, 1), "its answer counts: {attempts:?}");
+    two.stop().await.expect("it stops");
+}
