@@ -63,6 +63,9 @@ pub fn framing_refusal(head: &Parts) -> Option<&'static str> {
         (Some(host), None) => (!is_host(host.as_bytes())).then_some(
             "header Host: must be the name or address that is called, and its port where that is not the usual one: host or host:port",
         ),
+        (None, None) if head.version == Version::HTTP_2 && head.uri.authority().is_some_and(|a| !is_host(a.as_str().as_bytes())) => {
+            Some("header :authority: must be the name or address that is called, and its port where that is not the usual one: host or host:port")
+        }
         // RFC 9112, 3.2 would have one that is missing from HTTP/1.1 refused. Nothing here depends on it, so small clients, and probes of load
         // balancers, may do without.
         (None, None) => None,
@@ -179,6 +182,8 @@ mod tests {
             assert_eq!(refusal(Version::HTTP_2, target, host), wanted, "{target} {host:?}");
             assert_eq!(refusal(Version::HTTP_11, target, host), None, "{target} {host:?}");
         }
+        let said = refusal(Version::HTTP_2, "https://u@a/x", None).expect("it names a user");
+        assert!(said.starts_with("header :authority: must be"), "{said}");
     }
 
     #[test]

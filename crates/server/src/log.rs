@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use std::io::{self, Write};
 
 use countersign_domain::time::{UnixMillis, rfc3339};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 mod filter;
@@ -58,7 +57,7 @@ impl<'a> MakeWriter<'a> for LogSink {
 
 /// Sends the events of `tracing` to `sink` as JSON lines. `filter`: `info`, `countersign=debug`, ... Once per process; later calls change nothing.
 pub fn install(sink: &LogSink, filter: &str) {
-    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter::made_of(filter);
     let subscriber = tracing_subscriber::fmt()
         .json()
         .flatten_event(true)

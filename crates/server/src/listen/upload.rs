@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
@@ -35,6 +35,19 @@ pub struct Upload {
     /// Where to; none where there is no body.
     rest: Option<Arc<Rest>>,
     state: State,
+    is_http_2: bool,
+}
+
+/// Why a body was not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    /// What the library says of it.
+    #[error(transparent)]
+    Connection(#[from] hyper::Error),
+    /// The stream was reset before its end, with NO_ERROR (RFC 9113, 8.1). The library takes that for the end of the body, as it is where a server has
+    /// answered early; of a request it says that its caller does not want it any more.
+    #[error("the stream was reset before the end of the body")]
+    Reset,
 }
 
 /// How far a body was read.
@@ -82,26 +95,27 @@ impl Upload {
             is_http_2: request.version() == Version::HTTP_2,
             waits: request.headers().contains_key(EXPECT),
         });
-        (request.map(|body| Self { body: Some(body), rest, state: State::Open }), unfinished)
+        let is_http_2 = request.version() == Version::HTTP_2;
+        (request.map(|body| Self { body: Some(body), rest, state: State::Open, is_http_2 }), unfinished)
     }
 }
 
 impl Body for Upload {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Broken;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
-        let polled = Pin::new(body).poll_frame(context);
-        match &polled {
-            Poll::Ready(None) => self.state = State::Over,
-            Poll::Ready(Some(Err(_))) => self.state = State::Broken,
-            Poll::Ready(Some(Ok(_))) | Poll::Pending => {}
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let Self { body: Some(body), state: State::Open, is_http_2, .. } = &mut *self else { return Poll::Ready(None) };
+        let frame = match ready!(Pin::new(&mut *body).poll_frame(context)) {
+            None if *is_http_2 && !body.is_end_stream() => Some(Err(Broken::Reset)),
+            frame => frame.map(|frame| frame.map_err(Broken::from)),
+        };
+        match &frame {
+            None => self.state = State::Over,
+            Some(Err(_)) => self.state = State::Broken,
+            Some(Ok(_)) => {}
         }
-        polled
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

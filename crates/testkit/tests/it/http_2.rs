@@ -1,15 +1,21 @@
 //! What only frames show: HTTP/2 without TLS, by hand.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use countersign_testkit::wire::once;
+use countersign_testkit::patience::until;
+use countersign_testkit::wire::{Draft, once};
 use countersign_testkit::world::World;
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::journey_rule_upgrade::{UPGRADE, bank, call, date};
+
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const WINDOW: u8 = 8;
 /// Of both kinds: nothing follows on this stream. Of headers: they are whole.
@@ -112,4 +118,61 @@ async fn an_answer_that_nobody_reads_keeps_its_place_among_those_under_way() {
     let (kind, flags, _) = timeout(SOON, next_on(&mut peer, 1)).await.expect("the rest");
     assert_eq!((kind, flags), (DATA, END_STREAM));
     assert_eq!(statuses(&mut peer, &[9, 11]).await, [true, false], "one was read");
+}
+
+/// The head of a request whose body follows. Header names are given as they are, none of the dynamic table.
+fn begun(stream: u8, draft: &Draft) -> Vec<u8> {
+    let text = |text: &str| {
+        let length = u8::try_from(text.len()).expect("short");
+        // A length of 7 bits, the rest of it in a byte behind.
+        let length = if length < 127 { vec![length] } else { vec![127, length - 127] };
+        [length, text.as_bytes().to_vec()].concat()
+    };
+    let mut head =
+        [vec![2], text(&draft.method), vec![0x86, 1], text("localhost"), vec![4], text(&draft.target)].concat();
+    for (name, value) in &draft.headers {
+        head.extend([vec![0], text(&name.to_ascii_lowercase()), text(value)].concat());
+    }
+    frame(HEADERS, END_HEADERS, stream, &head)
+}
+
+/// Sends what was begun and resets it, once with each code. Something `other` is asked before the reset and behind it: each is taken in by then.
+async fn reset_within(address: SocketAddr, other: &str, make: impl Fn(u8) -> Vec<u8>) {
+    let mut peer = TcpStream::connect(address).await.expect("connects");
+    peer.write_all(&begin(&[])).await.expect("is sent");
+    // NO_ERROR, INTERNAL_ERROR, CANCEL.
+    for (stream, code) in [(1, 0), (7, 2), (13, 8)] {
+        peer.write_all(&make(stream)).await.expect("is sent");
+        for (stream, behind) in [(stream + 2, frame(RESET, 0, stream, &[0, 0, 0, code])), (stream + 4, Vec::new())] {
+            peer.write_all(&asked(stream, "GET", other)).await.expect("is sent");
+            timeout(SOON, next_on(&mut peer, stream)).await.expect("an answer");
+            peer.write_all(&behind).await.expect("is sent");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_whose_stream_is_reset_before_its_end_is_not_done_whatever_the_reset_says() {
+    let (world, signer) = bank().await;
+    let rule = json!({"sub_merchant_id": "bank-1", "r_markup": 0.3, "effective_date": date(&world, -10)}).to_string();
+    reset_within(world.listen(), "/v1/time", |stream| {
+        let draft = world.draft(&signer, "POST", UPGRADE, &rule);
+        [begun(stream, &draft), frame(DATA, 0, stream, rule.as_bytes())].concat()
+    })
+    .await;
+    let cut_off = async || {
+        let lines = world.heard.lines();
+        Ok((lines.iter().filter(|line| line["reason"] == "body_cut_off").count() == 3).then_some(()))
+    };
+    until("each is told as cut off", SOON, cut_off).await.expect("they are");
+    let done = call(&world, &signer, "POST", UPGRADE, &serde_json::from_str(&rule).expect("JSON")).await;
+    assert_eq!(done["data"]["version_no"], 1, "{done}");
+
+    // Nothing is signed there, and a body that may be left out looks like none.
+    let secrets = format!("/operator/v1/applications/{}/secrets", signer.client_id);
+    let draft = world.access.draft("POST", &secrets, Some(&json!({"overlap_s": 0})));
+    let draft = draft.clone().with("Content-Length", &draft.body.len().to_string());
+    reset_within(world.access.address, "/healthz", |stream| begun(stream, &draft)).await;
+    let kept = world.access.call("GET", &secrets, None).await.expect("an answer").json();
+    assert_eq!(kept["items"].as_array().map(Vec::len), Some(1), "{kept}");
 }
