@@ -92,6 +92,32 @@ pub(super) async fn forget_events(
     application: ApplicationNo,
     created_before: UnixMillis,
 ) -> Result<(), Stop> {
+    let events = may_go(on, tenant, application, created_before).await?;
+    if events.is_empty() {
+        return Ok(());
+    }
+    let still = on.run(Sql::DeliveriesOverLock, &[&tenant.0, &events]).await?;
+    if still.len() != events.len() {
+        return Ok(());
+    }
+    // While it waited, a redelivery may have begun that has yet to come to them. From here to the commit none begins.
+    on.run(Sql::RedeliveryTurn, &[&application.0]).await?;
+    if may_go(on, tenant, application, created_before).await? != events {
+        return Ok(());
+    }
+    for part in [Sql::EventsBytesDelete, Sql::EventsAttemptsDelete, Sql::EventsDeliveriesDelete, Sql::EventsDelete] {
+        on.run(part, &[&tenant.0, &events]).await?;
+    }
+    Ok(())
+}
+
+/// The first events of an application that are old and over, and that no redelivery awaits.
+async fn may_go(
+    on: &Session,
+    tenant: TenantNo,
+    application: ApplicationNo,
+    created_before: UnixMillis,
+) -> Result<Vec<i64>, Stop> {
     // One more than may go: whatever goes has another behind it.
     let looked_at = i64::try_from(EVENTS_FORGOTTEN_MAX).unwrap_or(i64::MAX).saturating_add(1);
     let found = on.run(Sql::EventsOldest, &[&tenant.0, &application.0, &created_before.0, &looked_at]).await?;
@@ -101,18 +127,7 @@ pub(super) async fn forget_events(
     };
     let mut first = found.iter().map(read).collect::<Found<Vec<(i64, bool)>>>()?;
     first.pop();
-    let events: Vec<i64> = first.into_iter().take_while(|(_, goes)| *goes).map(|(event, _)| event).collect();
-    if events.is_empty() {
-        return Ok(());
-    }
-    let still = on.run(Sql::DeliveriesOverLock, &[&tenant.0, &events]).await?;
-    if still.len() != events.len() {
-        return Ok(());
-    }
-    for part in [Sql::EventsBytesDelete, Sql::EventsAttemptsDelete, Sql::EventsDeliveriesDelete, Sql::EventsDelete] {
-        on.run(part, &[&tenant.0, &events]).await?;
-    }
-    Ok(())
+    Ok(first.into_iter().take_while(|(_, goes)| *goes).map(|(event, _)| event).collect())
 }
 
 #[cfg(all(test, feature = "testing"))]

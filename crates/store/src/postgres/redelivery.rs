@@ -64,6 +64,8 @@ async fn start(on: &Session, row: &RedeliveryRow) -> Result<(), Stop> {
         &outcome,
         &http_status,
     ];
+    // Behind whoever forgets: what that one deletes now, this redelivery never comes to.
+    on.run(Sql::RedeliveryTurn, &[&sought.application.0]).await?;
     guard(&on.run(Sql::RedeliveryInsert, params).await?, Conflict::Taken(Key::Redelivery(sought.application)))
 }
 

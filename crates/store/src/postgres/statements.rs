@@ -393,6 +393,8 @@ statements! {
     RedeliveriesOf: redelivery::OF_ONE;
     RedeliveriesRunning: redelivery::RUNNING;
     RedeliveryInsert: redelivery::INSERT;
+    // Who begins a redelivery, and who forgets events of that application: one after the other.
+    RedeliveryTurn: "SELECT pg_advisory_xact_lock(hashtextextended('redeliveries of', $1))";
     RedeliveryMove: redelivery::MOVE;
     RedeliveryStop: redelivery::STOP;
 

@@ -8,6 +8,7 @@ mod corrupt;
 mod data_md;
 mod failover;
 mod fixtures;
+mod forgetting;
 mod gone;
 mod last_paid;
 mod locks;
