@@ -1,6 +1,7 @@
 //! Events are forgotten by age while redeliveries of them begin on another node of PostgreSQL.
 
 use std::pin::pin;
+use std::time::{Duration, Instant};
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_store::batch::{Batch, Write};
@@ -10,6 +11,8 @@ use tokio_postgres::Client;
 
 use crate::fixtures::*;
 use crate::postgres::{begin, two_nodes, waits};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Three dead ones, and what forgets the first two of them.
 async fn three_dead(store: &PostgresStore) -> Batch {
@@ -59,7 +62,9 @@ async fn whoever_forgets_waits_for_a_redelivery_that_is_being_begun() {
     let turn = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     let watcher = database.client().await;
+    let begun = Instant::now();
     while watcher.query_one(turn, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
+        assert!(begun.elapsed() < PATIENCE, "it does not wait for its turn");
         tokio::task::yield_now().await;
     }
     slow.batch_execute("ROLLBACK").await.expect("unlocks");
