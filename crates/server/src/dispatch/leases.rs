@@ -87,6 +87,12 @@ impl Leases {
         Lane::all().filter(|lane| terms[at(*lane)].is_some_and(|term| term.is_open(now))).collect()
     }
 
+    /// The lanes that the last heartbeat found to be this node's, whether their terms have lapsed or not.
+    pub(super) fn named(&self) -> LaneSet {
+        let terms = self.book().terms;
+        Lane::all().filter(|lane| terms[at(*lane)].is_some()).collect()
+    }
+
     /// Begins an attempt in this lane, where that may be: the term under which. It counts as in flight until it has landed.
     pub(super) fn begin(&self, lane: Lane, now: Instant) -> Option<Fence> {
         let mut book = self.book();
@@ -195,6 +201,7 @@ mod tests {
         assert_eq!(leases.begin(lane(3), sent + LEASE - Duration::from_millis(1)), Some(Fence(1)));
         assert!(leases.begin(lane(3), sent + LEASE).is_none() && leases.open(sent + LEASE).is_empty());
         assert!(!leases.holds(lane(3), Fence(1), sent + LEASE));
+        assert_eq!(leases.named(), LaneSet::ALL, "nobody has said that they are another node's");
         leases.tended(&tended(0..64, 1, 1), sent + LEASE, LEASE);
         assert!(leases.holds(lane(3), Fence(1), sent + LEASE));
         assert!(!leases.holds(lane(3), Fence(2), sent + LEASE), "another term");
@@ -207,6 +214,7 @@ mod tests {
         leases.tended(&tended(0..64, 1, 1), now, LEASE);
         leases.tended(&tended(0..10, 1, 1), now, LEASE);
         assert_eq!(leases.open(now).len(), 10);
+        assert_eq!(leases.named(), leases.open(now), "what another node has is named no more");
         leases.tended(&tended(0..64, 3, 1), now, LEASE);
         assert!(!leases.holds(lane(3), Fence(1), now) && leases.holds(lane(3), Fence(3), now));
         leases.lose(lane(3), Fence(1));

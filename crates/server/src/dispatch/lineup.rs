@@ -29,6 +29,7 @@ use super::place_in_lineup::{Allows, Considered, EndpointView, PORTION_MIN, Plac
 use super::queue::Queue;
 use super::timetable::Timetable;
 
+mod lanes;
 mod rests;
 mod takes;
 
@@ -215,7 +216,7 @@ impl Lineup {
         let is_crowded = self.places.len() > IDLE_PLACES_MAX;
         let Some(place) = self.places.get_mut(&application) else { return };
         place.stands = Stands::Out;
-        if place.is_idle() && (is_crowded || place.is_forgettable()) {
+        if place.is_idle() && (is_crowded || place.is_lost || place.is_forgettable()) {
             if place.health.is_open() {
                 self.open = self.open.saturating_sub(1);
             }
@@ -451,22 +452,6 @@ impl Lineup {
         found.sort_unstable();
         let seen = found.iter().take(most).filter_map(|(_, of)| Some((self.client_id(*of), self.view(*of, now)?)));
         (seen.collect(), found.len().saturating_sub(most))
-    }
-
-    /// Forgets what is ready or left alone in other lanes than these; attempts in flight go on.
-    pub(super) fn keep_lanes(&mut self, lanes: LaneSet) {
-        let is_other = |application: &ApplicationNo| !lanes.contains(Lane::of(*application));
-        let others: Vec<ApplicationNo> = self.places.keys().filter(|a| is_other(a)).copied().collect();
-        for application in others {
-            self.drop_ready(application);
-            if let Some(place) = self.places.get_mut(&application) {
-                place.expect_nothing();
-                place.unpark_all();
-                // Their ends are seen elsewhere.
-                self.awaited -= place.take_awaited().len();
-            }
-        }
-        self.timetable.keep_lanes(lanes);
     }
 
     /// When something may begin without anybody ringing and nothing landing.

@@ -33,3 +33,53 @@ fn endpoints_that_fail_are_listed_by_their_breaker_and_then_the_last_that_was_tr
     let lane = |of| Lane::of(ApplicationNo(of));
     assert_eq!(list(&bench, [lane(102), lane(103)].into_iter().collect(), 9), (named(&["app_103"]), 0));
 }
+
+#[test]
+fn what_is_known_of_an_endpoint_goes_with_its_lane_as_soon_as_nothing_is_in_flight_there() {
+    let mut bench = Bench::new(64, 8);
+    let (lost, kept) = (ApplicationNo(101), ApplicationNo(102));
+    let without = LaneSet::ALL.without(Lane::of(lost));
+    let leaves = |bench: &mut Bench, lanes| {
+        bench.lineup.keep_lanes(lanes);
+        bench.lineup.has_lanes(lanes);
+    };
+    let known = |bench: &Bench| [lost, kept].map(|of| bench.lineup.view(of, NOW).is_some());
+    for of in [lost, kept] {
+        bench.emit_all((0..20).map(|no| event(of.0 * 100 + no, of.0)));
+    }
+    let fail = |bench: &mut Bench, events: Vec<i64>| {
+        for no in events {
+            bench.land(no, Sign::Bad, Some(later(60_000)), NOW);
+        }
+    };
+    for _ in 0..8 {
+        let begun = bench.begun(NOW);
+        fail(&mut bench, begun);
+    }
+    assert_eq!((bench.lineup.open_endpoints(), known(&bench)), (2, [true, true]));
+    // A lease that lapses takes nothing away: it may be renewed.
+    bench.lineup.keep_lanes(LaneSet::NONE);
+    assert_eq!(bench.lineup.open_endpoints(), 2);
+    leaves(&mut bench, without);
+    assert_eq!((bench.lineup.open_endpoints(), known(&bench)), (1, [false, true]));
+
+    // With the lane it is a new one, and attempts are in flight when the lane goes again.
+    leaves(&mut bench, LaneSet::ALL);
+    bench.emit(event(1, lost.0), NOW);
+    let in_flight = bench.begun(NOW);
+    assert!(!in_flight.is_empty());
+    leaves(&mut bench, without);
+    assert_eq!(known(&bench), [true, true]);
+    fail(&mut bench, in_flight);
+    assert_eq!((bench.lineup.open_endpoints(), known(&bench)), (1, [false, true]));
+
+    // One whose lane comes back meanwhile is kept.
+    leaves(&mut bench, LaneSet::ALL);
+    bench.emit(event(2, lost.0), NOW);
+    let in_flight = bench.begun(NOW);
+    assert!(!in_flight.is_empty());
+    leaves(&mut bench, without);
+    leaves(&mut bench, LaneSet::ALL);
+    fail(&mut bench, in_flight);
+    assert_eq!(known(&bench), [true, true]);
+}

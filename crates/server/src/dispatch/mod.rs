@@ -136,6 +136,8 @@ struct Desk {
     open: LaneSet,
     /// Lanes of this node that were looked through since it has had them.
     looked: LaneSet,
+    /// Lanes that are this node's, lapsed or not.
+    named: LaneSet,
     /// Attempts that were made and are to be recorded.
     records: records::Records,
     tasks: JoinSet<()>,
@@ -208,6 +210,7 @@ impl Dispatcher {
             lineup: Lineup::new(bounds),
             open: LaneSet::NONE,
             looked: LaneSet::NONE,
+            named: LaneSet::NONE,
             records: records::Records::default(),
             tasks: JoinSet::new(),
         };

@@ -124,6 +124,8 @@ pub(super) struct Place {
     pub(super) client_id: Box<str>,
     /// The last attempt that was recorded, and when that was.
     pub(super) last: Option<(UnixMillis, Outcome)>,
+    /// Its lane is another node's.
+    pub(super) is_lost: bool,
 }
 
 impl Place {
@@ -146,6 +148,7 @@ impl Place {
             url: None,
             client_id: Box::default(),
             last: None,
+            is_lost: false,
         }
     }
 

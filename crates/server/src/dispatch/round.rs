@@ -172,6 +172,10 @@ impl Dispatcher {
             desk.lineup.keep_lanes(open);
             self.look_in(LaneSet(open.0 & !before.0));
         }
+        let named = self.leases.named();
+        if std::mem::replace(&mut desk.named, named) != named {
+            desk.lineup.has_lanes(named);
+        }
     }
 
     fn begin(self: &Arc<Self>, desk: &mut Desk, event: EventRow) {

@@ -229,3 +229,29 @@ async fn first_looks_at_applications_with_nothing_due_come_one_after_the_other()
     assert_eq!(first_at_after(now).await, Some(later));
     Deployment::close(&app);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_whose_lane_comes_back_from_another_node_is_as_new_and_one_whose_lease_lapsed_is_not() {
+    let (_deployment, app, dispatcher, client_id) = on_a_file().await;
+    let event = happens(&app, &client_id).await;
+    let pass = async || dispatcher.pass(app.clock.now(), &|| false).await.expect("reads");
+    let row = app.store.application(&client_id).await.expect("reads").expect("is there").application;
+    let last = async || dispatcher.view(&row).await.expect("it is delivered for here").last;
+    let begun = Instant::now();
+    while last().await.is_none() {
+        assert!(begun.elapsed() < SOON, "its attempt fails");
+        pass().await;
+        sleep(Duration::from_millis(5)).await;
+    }
+    let elsewhere = Tended { held: Vec::new(), ..every_lane() };
+    for (meanwhile, lease, is_known) in [(every_lane(), Duration::ZERO, true), (elsewhere, SOON, false)] {
+        dispatcher.leases.tended(&meanwhile, Instant::now(), lease);
+        pass().await;
+        assert_eq!(dispatcher.view(&row).await, None);
+        dispatcher.leases.tended(&every_lane(), Instant::now(), SOON);
+        pass().await;
+        assert_eq!(last().await.is_some(), is_known);
+    }
+    assert_eq!(attempts(&app, &event).await, 1);
+    Deployment::close(&app);
+}
