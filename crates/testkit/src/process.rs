@@ -147,7 +147,9 @@ impl Deployment {
 
     /// Runs `countersign doctor` while no server runs: whether all is well, and what it says.
     pub fn doctor(&self) -> Result<(bool, String)> {
-        let out = self.settled(bare()).args(["doctor", "--data"]).arg(&self.data).output()?;
+        let mut command = self.settled(bare());
+        self.configured(command.args(["doctor", "--data"]).arg(&self.data))?;
+        let out = command.output()?;
         Ok((out.status.success(), String::from_utf8_lossy(&out.stdout).into_owned()))
     }
 
@@ -204,12 +206,18 @@ impl Deployment {
         let (listen, operator_listen) = (self.listen.to_string(), self.operator_listen.to_string());
         command.args(["serve", "--listen", &listen, "--operator-listen", &operator_listen]);
         command.args(more).arg("--data").arg(&self.data).stderr(log);
+        self.configured(&mut command)?;
+        self.spawned(command)
+    }
+
+    /// The command with the file of settings, if there is one.
+    fn configured(&self, command: &mut Command) -> Result<()> {
         if !self.config.is_empty() {
             let file = self.data.join("test.toml");
             std::fs::write(&file, &self.config)?;
             command.arg("--config").arg(file);
         }
-        self.spawned(command)
+        Ok(())
     }
 
     fn spawned(&self, mut command: Command) -> Result<Server> {

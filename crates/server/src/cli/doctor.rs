@@ -237,15 +237,21 @@ async fn examine_older(config: &Config, data: &DataDir, key: &Vault, findings: &
 
 async fn examine_secrets(key: &Vault, store: &AnyStore, findings: &mut Findings) {
     let now = clock::Clock::System.now();
-    let unreadable = master_key::unreadable(key, store, now, FAULTS_NAMED_MAX).await;
-    let none = unreadable.map_err(anyhow::Error::from).and_then(|names| {
+    let looked = async {
+        let names = master_key::unreadable(key, store, now, FAULTS_NAMED_MAX).await?;
+        Ok((names, master_key::missing(key, store).await?))
+    };
+    let none = looked.await.and_then(|(names, missing)| {
         ensure!(
             names.is_empty(),
             "these do not open, so their rows were changed or are damaged: {}{}; rotate and revoke each, or restore a backup",
             names.join(", "),
             if names.len() < FAULTS_NAMED_MAX { "" } else { ", and perhaps more" }
         );
-        Ok(((), "each one in force opens".to_owned()))
+        Ok(((), match missing {
+            None => "each one in force opens".to_owned(),
+            Some(key_id) => format!("each one in force opens, but for what is sealed under {key_id}, which is not here"),
+        }))
     });
     findings.take("secrets", none);
 }

@@ -98,7 +98,17 @@ async fn a_spoiled_secret_demands_the_old_master_key_until_it_is_revoked() {
     let next = next_key(folder.path());
     let old = deployment.data.join("master.key");
     let alone = format!("master_key_file = \"{}\"\n", next.display());
-    deployment.config = format!("{alone}master_key_previous_file = \"{}\"\n", old.display());
+    let both = format!("{alone}master_key_previous_file = \"{}\"\n", old.display());
+    deployment.config.clone_from(&both);
+    let server = deployment.serve().expect("it starts");
+    let begun = server.access.provision("POST", "/master-key/rewrap", json!({})).await.expect("answers");
+    assert_eq!(begun["unreadable"], json!([secret_id]));
+    assert!(server.terminate().expect("it ends"));
+    deployment.config.clone_from(&alone);
+    let (is_well, said) = deployment.doctor().expect("runs");
+    assert!(!is_well && said.contains("each one in force opens, but for what is sealed under "), "{said}");
+
+    deployment.config = both;
     let server = deployment.serve().expect("it starts");
     let rewrap = async || server.access.provision("POST", "/master-key/rewrap", json!({})).await.expect("answers");
     let shown = async || server.access.call("GET", "/operator/v1/master-key", None).await.expect("answers").json();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign_domain::time::UnixMillis;
+use countersign_store::attempt_log::{BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX};
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{Asker, CommitError, Cursor};
 use countersign_store::{Store as _, StoreError};
@@ -67,7 +68,7 @@ pub async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
                 tracing::info!(
                     attempt_bytes,
                     events,
-                    "What was kept long enough is freed: {attempt_bytes} portions of attempts' bytes, {events} of events"
+                    "What was kept long enough is freed: {attempt_bytes} portions of up to {BYTES_FORGOTTEN_MAX} attempts' bytes, {events} of up to {EVENTS_FORGOTTEN_MAX} events"
                 );
             }
             Err(error) => {
@@ -163,7 +164,6 @@ async fn portion(app: &App, write: Write) -> Result<(), StoreError> {
 mod tests {
     use super::*;
     use crate::app::fixtures::{self, Deployment};
-    use countersign_store::attempt_log::EVENTS_FORGOTTEN_MAX;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_later_round_visits_only_those_that_had_more_than_a_portion() {
