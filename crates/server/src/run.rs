@@ -53,6 +53,7 @@ mod dispatching;
 pub mod durability;
 mod housekeeping;
 mod initialise;
+mod listening;
 mod machine;
 pub mod missing_deployment;
 mod nodes;
@@ -70,6 +71,7 @@ pub use database::{
     open_store_unserved, postgres_cannot_be_used, postgres_options, sqlite_options,
 };
 pub use initialise::{Initialised, Prepared, initialise, prepare};
+use listening::Listening;
 pub use machine::Machine;
 pub use missing_deployment::{command, demand_database, demand_deployment, folder, is_bare, misled};
 pub use nodes::clock_ahead_ms;
@@ -154,26 +156,24 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let settings = listen_settings(&config, tls, app.clock.clone());
     let for_operators = for_operators(&config, settings.clone(), operator_listen);
     let (shutdown, ended) = watch::channel(false);
+    let (listening, silent) = Listening::begin();
+    // Other nodes see this one before it answers anybody.
+    Box::pin(dispatcher.join()).await;
     let mut tasks = ServerTasks::new();
-    tasks.start("merchant listener", serve_merchants(merchants, settings, edge.clone(), ended.clone()));
-    tasks.start("operator listener", serve_operators(operators, for_operators, router, entrance, ended.clone()));
-    tasks.start("dispatcher", dispatcher.run(ended.clone()));
-    tasks.start("watch over the disk", durability::watch(app.clone(), ended.clone()));
-    tasks.start("watch over held callbacks", delivery::watch(app.clone(), ended.clone()));
-    tasks.start("housekeeping", housekeeping::forget_what_is_old(app.clone(), ended.clone()));
-    tasks.start("look-ups beside", housekeeping::look_up_callers(app.clone(), ended.clone()));
-    tasks.start("retention", retention::keep(app.clone(), ended.clone()));
-    tasks.start("watch over rates", rates::watch(app.clone(), ended.clone()));
+    let for_merchants = serve_merchants(merchants, settings, edge.clone(), ended.clone());
+    tasks.start("merchant listener", listening.clone().while_it_runs(for_merchants));
+    let for_operators = serve_operators(operators, for_operators, router, entrance, ended.clone());
+    tasks.start("operator listener", listening.while_it_runs(for_operators));
+    tasks.start("dispatcher", dispatcher.run(ended.clone(), silent.clone()));
     tasks.start("upkeep of meters", keep_small(edge, gate, handle, ended.clone()));
-    tasks.start("notes of uses", note_uses(app.clone(), ended.clone()));
-    tasks.start("trials of the store", trials::watch(app.clone(), ended.clone()));
+    start_upkeep(&mut tasks, &app, &ended);
     if let Some(renewal) = &certificate {
         tasks.start("certificate", renewal.clone().watch(app.clock.clone(), ended.clone()));
     }
     if app.store.is_shared() {
-        tasks.start("database's time", nodes::keep_time(app.clone(), ended.clone()));
-        tasks.start("note of the timeline", timeline::watch(app.clone(), data, ended.clone()));
-        tasks.start("watch over applications", nodes::watch_directory(app.clone(), ended));
+        tasks.start("note of the timeline", timeline::watch(app.clone(), data, ended));
+        tasks.start("database's time", nodes::keep_time(app.clone(), silent.clone()));
+        tasks.start("watch over applications", nodes::watch_directory(app.clone(), silent));
     }
     let (stop_delay, drain) = (config.limits.stop_delay.0, config.limits.drain_timeout.0);
     Ok(Running {
@@ -188,6 +188,18 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         log_guard: None,
         _lock: lock,
     })
+}
+
+/// What is done for the store, whoever asks.
+fn start_upkeep(tasks: &mut ServerTasks, app: &Arc<App>, ended: &watch::Receiver<bool>) {
+    tasks.start("watch over the disk", durability::watch(app.clone(), ended.clone()));
+    tasks.start("watch over held callbacks", delivery::watch(app.clone(), ended.clone()));
+    tasks.start("housekeeping", housekeeping::forget_what_is_old(app.clone(), ended.clone()));
+    tasks.start("look-ups beside", housekeeping::look_up_callers(app.clone(), ended.clone()));
+    tasks.start("retention", retention::keep(app.clone(), ended.clone()));
+    tasks.start("watch over rates", rates::watch(app.clone(), ended.clone()));
+    tasks.start("notes of uses", note_uses(app.clone(), ended.clone()));
+    tasks.start("trials of the store", trials::watch(app.clone(), ended.clone()));
 }
 
 /// The data folder, where there is something to serve.

@@ -47,6 +47,13 @@ impl Dispatcher {
         }
     }
 
+    /// Has other nodes see this one. Where the database does not answer, the first heartbeat that it does does it.
+    pub async fn join(&self) {
+        if self.app.store.is_shared() {
+            self.beat().await;
+        }
+    }
+
     /// One heartbeat, and what follows from it.
     pub(super) async fn beat(&self) {
         let mut pulse = self.pulse.lock().await;
@@ -119,12 +126,15 @@ impl Dispatcher {
 
     /// What nothing is in flight in goes to other nodes at once, the rest as it lands: they need not wait for the last attempt here.
     pub(super) fn begin_to_leave(&self) {
-        self.leases.leave();
-        self.app.due.hold(LaneSet::NONE);
-        self.leaves.notify_one();
+        if !self.leases.all_leave() {
+            self.leases.leave();
+            self.app.due.hold(LaneSet::NONE);
+            self.leaves.notify_one();
+        }
     }
 
-    /// Ends what runs beside and gives everything back, so that other nodes need not wait for the lease to run out. Nothing may be in flight.
+    /// Ends what runs beside and gives everything back, so that other nodes need not wait for the lease to run out. Nothing may be in flight, and
+    /// nobody be answered any more: from here on no node counts with this one.
     pub(super) async fn leave(&self, mut beside: JoinSet<()>) {
         // A heartbeat that is cut off would take its connection with it, and hold the rows of its lanes until the database notices.
         let no_beat = timeout(self.settings.lease / BEATS_PER_LEASE, self.pulse.lock()).await;

@@ -240,8 +240,8 @@ impl Dispatcher {
 
     /// Delivers until `shutdown` turns true (or its sender is gone), then lets the attempts in flight end within the grace.
     /// What does not end by then stays as it is in the store and is sent again by the next start. What other nodes can deliver for is given
-    /// back at the end.
-    pub async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>) {
+    /// back meanwhile; they see this one until `silent` turns true, when it answers nobody any more.
+    pub async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>, mut silent: watch::Receiver<bool>) {
         let mut beside = JoinSet::new();
         let (turner, looker, resender, updater, counter) =
             (self.clone(), self.clone(), self.clone(), self.clone(), self.clone());
@@ -262,6 +262,10 @@ impl Dispatcher {
             Some(ended) = beside.join_next() => ended.expect("a part of the dispatcher goes on"),
         }
         if is_shared {
+            if !*silent.borrow() {
+                self.begin_to_leave();
+                let _ = silent.wait_for(|silent| *silent).await;
+            }
             self.leave(beside).await;
         } else {
             beside.shutdown().await;
@@ -279,7 +283,7 @@ impl Dispatcher {
                 return;
             }
             drop(desk);
-            if self.app.store.is_shared() && !self.leases.all_leave() {
+            if self.app.store.is_shared() {
                 self.begin_to_leave();
             }
             if timeout_at(end, self.landed.notified()).await.is_err() {

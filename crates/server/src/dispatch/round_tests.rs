@@ -94,7 +94,7 @@ async fn what_nobody_rings_for_is_found_while_another_lane_is_rung_for_all_the_t
     let view = app.store.application(&quiet).await.expect("reads").expect("is there");
     let model = happens(&app, &model).await;
     let (stop, stopped) = watch::channel(false);
-    let runs = tokio::spawn(dispatcher.clone().run(stopped));
+    let runs = tokio::spawn(dispatcher.clone().run(stopped.clone(), stopped));
     let begun = Instant::now();
     while app.due.held().len() < 64 {
         assert!(begun.elapsed() < SOON, "the node takes its lanes");

@@ -78,7 +78,7 @@ async fn enable_merchant(bench: &Bench, owner: &Owner, enabled: bool) {
 fn run_dispatcher(bench: &Bench) -> (JoinHandle<()>, watch::Sender<bool>) {
     let (stop, stopped) = watch::channel(false);
     let dispatcher = Dispatcher::new(bench.app.clone(), settings()).expect("settings that hold");
-    (tokio::spawn(Arc::new(dispatcher).run(stopped)), stop)
+    (tokio::spawn(Arc::new(dispatcher).run(stopped.clone(), stopped)), stop)
 }
 
 /// Waits until it holds.

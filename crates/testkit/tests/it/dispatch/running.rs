@@ -17,7 +17,7 @@ pub(super) struct Running {
 impl Running {
     pub(super) fn start(bench: &Bench) -> Self {
         let (stop, stopped) = watch::channel(false);
-        Self { stop, task: tokio::spawn(bench.dispatcher.clone().run(stopped)) }
+        Self { stop, task: tokio::spawn(bench.dispatcher.clone().run(stopped.clone(), stopped)) }
     }
 
     pub(super) async fn stop(self) {

@@ -78,7 +78,7 @@ async fn the_rate_of_an_endpoint_counts_before_the_deployments_and_zero_is_none(
 /// Delivers for as long as the test lasts.
 fn run(bench: &Bench) -> watch::Sender<bool> {
     let (stop, stopped) = watch::channel(false);
-    tokio::spawn(bench.dispatcher.clone().run(stopped));
+    tokio::spawn(bench.dispatcher.clone().run(stopped.clone(), stopped));
     stop
 }
 

@@ -1,4 +1,6 @@
-//! A node that is told to stop while an endpoint hangs.
+//! A node that is told to stop while something is under way there.
+
+use countersign_testkit::wire::Connection;
 
 use super::*;
 
@@ -46,5 +48,38 @@ async fn a_node_that_stops_while_an_endpoint_hangs_gives_the_other_lanes_back_at
     let sent = two.app.store.events_after(of.tenant, of.no, 0, 2).await.expect("reads").pop().expect("an event");
     let (sent, attempts) = two.app.store.event(Asker::Operator, sent.event_id).await.expect("reads").expect("there");
     assert_eq!((sent.state, attempts.len()), (DeliveryState::Delivered, 1), "its answer counts: {attempts:?}");
+    two.stop().await.expect("it stops");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stops_is_seen_for_as_long_as_it_answers_and_accepts_nothing_that_was_revoked_by_then() {
+    let fleet = Fleet::new(2, |config| {
+        config.limits.drain_timeout = Period(Duration::from_secs(300));
+        config.limits.body_timeout = Period(Duration::from_secs(300));
+    })
+    .await;
+    let (one, two) = (fleet.start(0).await, fleet.start(1).await);
+    let signer = fleet.access(&one).institution("bank", 0, None).await.expect("an institution");
+    until("it is known there", async || pull(&one, &signer, wall_ms()).await.code() == "000000").await;
+    // The body of a request is being read when the node is told to stop.
+    let draft = signer.draft("POST", "/v1/pay/order/query", b"{}").with("Expect", "100-continue");
+    let (bytes, body) = (draft.bytes(), draft.body.len());
+    let mut open = Connection::open(one.listen).await.expect("connects");
+    open.write(&bytes[..bytes.len() - body]).await.expect("is sent");
+    assert_eq!(open.read().await.expect("it asks for the body").status, 100);
+
+    let stopping = tokio::spawn(one.stop());
+    until("the other has all lanes", async || two.app.due.held() == LaneSet::ALL).await;
+    assert_eq!(two.app.store.nodes(0, 9).await.expect("reads").len(), 2, "it may still accept something");
+    let path = format!("/operator/v1/applications/{}/secrets", signer.client_id);
+    let access = fleet.access(&two);
+    let secrets = access.call("GET", &path, None).await.expect("an answer").json();
+    let secret = secrets["items"][0]["secret_id"].as_str().expect("a secret").to_owned();
+    assert_eq!(access.call("DELETE", &format!("{path}/{secret}"), None).await.expect("an answer").status, 200);
+    open.write(&bytes[bytes.len() - body..]).await.expect("is sent");
+    let answer = open.read().await.expect("an answer");
+    assert_eq!((answer.status, answer.code()), (401, "400002".to_owned()));
+    stopping.await.expect("no panic").expect("it stops");
+    assert_eq!(two.app.store.nodes(0, 9).await.expect("reads").len(), 1);
     two.stop().await.expect("it stops");
 }
