@@ -287,7 +287,7 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>
     params(("client_id" = String, Path, description = "The ClientId")), request_body = ApplicationPatch,
     responses((status = 200, body = Application), (status = 404, body = ProblemDocument)))]
 pub async fn update(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>, call: Call) -> Reply {
-    call.once(async {
+    call.once_everywhere(async {
         let change = parse_patch(&desk, &call.body)?;
         let keep = |view: &ApplicationView| call.keep(&Application::from(view));
         let view = identity::update_application(&desk.app, &client_id, &change, &keep, &call.actor).await?;

@@ -25,6 +25,7 @@ use super::auth::Caller;
 use super::frame::Context;
 use super::problem::Problem;
 use crate::app::error::AppError;
+use crate::app::nodes;
 use crate::app::operators::{self, Keyed};
 use crate::app::turns::TurnKey;
 use crate::app::{Actor, App};
@@ -80,6 +81,18 @@ impl Call {
         Ok(match self.once_or_again(act).await? {
             Once::First(answer) => json(&answer),
             Once::Again(text) => json_text(text),
+        })
+    }
+
+    /// As [`Call::once`], of calls that may take a right away: a repeat is answered when no node knows it any more, too. On another node the first one may
+    /// have been done a moment ago, and still be waiting for that.
+    pub async fn once_everywhere<T: Serialize>(&self, act: impl Future<Output = Result<T, Problem>>) -> Reply {
+        Ok(match self.once_or_again(act).await? {
+            Once::First(answer) => json(&answer),
+            Once::Again(text) => {
+                nodes::until_all_know(self.app()).await;
+                json_text(text)
+            }
         })
     }
 

@@ -286,7 +286,7 @@ pub async fn list_institutions(State(desk): State<Arc<Desk>>, asked: Asked) -> R
     params(("merchant_id" = String, Path, description = "A merchant_id or sub_merchant_id")), request_body = MerchantPatch,
     responses((status = 200, body = Merchant), (status = 404, body = ProblemDocument)))]
 pub async fn update(Named(merchant_id): Named<String>, call: Call) -> Reply {
-    call.once(async {
+    call.once_everywhere(async {
         let fields = Fields::parse(&call.body)?;
         let name = fields.text("name")?.map(display_name).transpose()?;
         let (base_r, base_f) = base_rate(&fields, call.app().policy.markup_unit)?;

@@ -144,7 +144,7 @@ fn parse_overlap(body: &[u8]) -> Result<i64, Problem> {
     params(("client_id" = String, Path, description = "The ClientId")), request_body = RotationRequest,
     responses((status = 200, body = NewSecretAnswer), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
 pub async fn rotate(Named(client_id): Named<String>, call: Call) -> Reply {
-    call.once(async {
+    call.once_everywhere(async {
         let overlap_s = parse_overlap(&call.body)?;
         let keep = |made: &MadeSecret| call.keep(&NewSecretAnswer::of(made, None));
         let made = identity::rotate_secret(call.app(), &client_id, overlap_s, &keep, &call.actor).await?;
@@ -168,7 +168,7 @@ pub async fn list(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>
     params(("client_id" = String, Path, description = "The ClientId"), ("secret_id" = String, Path, description = "The secret")),
     responses((status = 200, body = ChangedSecret), (status = 404, body = ProblemDocument)))]
 pub async fn revoke(Named((client_id, secret_id)): Named<(String, String)>, Bare(call): Bare) -> Reply {
-    call.once(async {
+    call.once_everywhere(async {
         let now = call.app().clock.now();
         let keep = |change: &SecretChange| call.keep(&ChangedSecret::at(change, now));
         let change = identity::revoke_secret(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;

@@ -30,6 +30,7 @@ use tokio::time::timeout;
 mod endpoints;
 mod leaving;
 mod listed;
+mod repeated;
 
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(30);

@@ -278,7 +278,8 @@ pub async fn rotate_secret(
     Ok(made)
 }
 
-/// Ends a secret at once, whatever it is used for. Answered when no node accepts it any more.
+/// Ends a secret at once, whatever it is used for. Answered when no node accepts it any more, also where somebody else has ended it a moment ago: who reads
+/// that there is none takes it for gone.
 pub async fn revoke_secret(
     app: &App,
     client_id: &str,
@@ -287,9 +288,11 @@ pub async fn revoke_secret(
     actor: &Actor,
 ) -> Result<SecretChange, AppError> {
     let decide = |view: &ApplicationView, now| revocation(view, now, secret_id, "secret.revoke", keep, actor);
-    let revoked = decide_and_commit(app, client_id, decide).await?;
-    nodes::until_all_know(app).await;
-    Ok(revoked)
+    let revoked = decide_and_commit(app, client_id, decide).await;
+    if matches!(revoked, Ok(_) | Err(AppError::NotFound(_))) {
+        nodes::until_all_know(app).await;
+    }
+    revoked
 }
 
 /// Ends a secret at once if nobody uses it any more; refused where somebody may, with the reason.
