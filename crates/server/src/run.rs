@@ -99,6 +99,8 @@ pub struct Running {
     pub app: Arc<App>,
     certificate: Option<Renewal>,
     shutdown: watch::Sender<bool>,
+    /// True when neither listener answers anybody any more.
+    silent: watch::Receiver<bool>,
     tasks: ServerTasks,
     stop_delay: Duration,
     drain: Duration,
@@ -157,7 +159,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let for_operators = for_operators(&config, settings.clone(), operator_listen);
     let (shutdown, ended) = watch::channel(false);
     let (listening, silent) = Listening::begin();
-    // Other nodes see this one before it answers anybody.
+    // Other nodes see this one before it answers anybody, if the database takes its first heartbeat.
     Box::pin(dispatcher.join()).await;
     let mut tasks = ServerTasks::new();
     let for_merchants = serve_merchants(merchants, settings, edge.clone(), ended.clone());
@@ -173,7 +175,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     if app.store.is_shared() {
         tasks.start("note of the timeline", timeline::watch(app.clone(), data, ended));
         tasks.start("database's time", nodes::keep_time(app.clone(), silent.clone()));
-        tasks.start("watch over applications", nodes::watch_directory(app.clone(), silent));
+        tasks.start("watch over applications", nodes::watch_directory(app.clone(), silent.clone()));
     }
     let (stop_delay, drain) = (config.limits.stop_delay.0, config.limits.drain_timeout.0);
     Ok(Running {
@@ -182,6 +184,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         app,
         certificate,
         shutdown,
+        silent,
         tasks,
         stop_delay,
         drain,

@@ -1,6 +1,7 @@
 //! Sharing the deliveries with other nodes: heartbeats that renew, take and give back lanes, and the calls of other nodes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_domain::lanes::{LANES, LaneSet};
 use countersign_store::Store as _;
@@ -19,6 +20,9 @@ use crate::app::master_key;
 
 /// Heartbeats in one lease: some may be lost before it runs out.
 const BEATS_PER_LEASE: u32 = 5;
+
+/// How long a heartbeat under way is waited for at the end.
+const LAST_BEAT_FOR: Duration = Duration::from_millis(500);
 
 /// What the heartbeats have come to.
 #[derive(Debug, Default)]
@@ -109,8 +113,13 @@ impl Dispatcher {
 
     /// Tells how many lanes may be delivered for, where that has changed; the next pass begins with what is due in them.
     fn opened(&self, before: LaneSet) {
-        let open = self.leases.open(Instant::now());
+        let mut open = self.leases.open(Instant::now());
         self.app.due.hold(open);
+        if self.leases.all_leave() {
+            // It may have begun to leave between the two.
+            open = LaneSet::NONE;
+            self.app.due.hold(open);
+        }
         gauge!("countersign_dispatch_lanes").set(open.len());
         if open == before {
             return;
@@ -137,7 +146,7 @@ impl Dispatcher {
     /// nobody be answered any more: from here on no node counts with this one.
     pub(super) async fn leave(&self, mut beside: JoinSet<()>) {
         // A heartbeat that is cut off would take its connection with it, and hold the rows of its lanes until the database notices.
-        let no_beat = timeout(self.settings.lease / BEATS_PER_LEASE, self.pulse.lock()).await;
+        let no_beat = timeout(LAST_BEAT_FOR, self.pulse.lock()).await;
         beside.shutdown().await;
         drop(no_beat);
         let word = self.leases.word();

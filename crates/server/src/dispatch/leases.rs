@@ -132,6 +132,11 @@ impl Leases {
         book.terms.iter_mut().flatten().for_each(|term| term.leaves = true);
     }
 
+    /// Whatever was in flight is so no more: each lane may be given back. Results that the database has taken in and not judged go by their fences.
+    pub(super) fn cut_off(&self) {
+        self.book().in_flight = [0; LANES as usize];
+    }
+
     /// Whether this node ends.
     pub(super) fn all_leave(&self) -> bool {
         self.book().all_leave
@@ -278,8 +283,10 @@ mod tests {
         leases.tended(&Tended { held, nodes_alive: 2, others: Vec::new() }, now, LEASE);
         assert!(leases.open(now).is_empty(), "it leaves, too");
         assert_eq!(leases.word().give_back, [(lane(50), Fence(7))]);
-        leases.land(lane(40));
+        leases.cut_off();
         assert_eq!(leases.word().give_back, [(lane(40), Fence(1)), (lane(50), Fence(7))]);
+        leases.land(lane(40));
+        assert_eq!(leases.word().give_back.len(), 2, "what lands late is none in flight");
     }
 
     #[test]

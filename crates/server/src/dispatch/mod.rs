@@ -291,7 +291,9 @@ impl Dispatcher {
                     flights,
                     "Callbacks were cut off in flight at the stop; the next start sends them again, or another node"
                 );
-                self.desk.lock().await.tasks.abort_all();
+                self.desk.lock().await.tasks.shutdown().await;
+                self.leases.cut_off();
+                self.leaves.notify_one();
                 return;
             }
         }

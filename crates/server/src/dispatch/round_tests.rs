@@ -255,3 +255,35 @@ async fn an_endpoint_whose_lane_comes_back_from_another_node_is_as_new_and_one_w
     assert_eq!(attempts(&app, &event).await, 1);
     Deployment::close(&app);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lanes_of_attempts_that_are_cut_off_are_given_back_while_the_node_still_answers() {
+    let deployment = Deployment::on_postgres().await.in_real_time();
+    let app = deployment.open().await;
+    // Connections wait in its line for ever: no attempt ends.
+    let hangs = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", hangs.local_addr().expect("is bound"));
+    let client_id = application(&app, "till", Some(&url)).await;
+    let settings =
+        DispatchSettings { allow_private: true, drain_grace: Duration::from_millis(50), ..DispatchSettings::default() };
+    let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
+    let ((stop, stopped), (last, silent)) = (watch::channel(false), watch::channel(false));
+    let runs = tokio::spawn(dispatcher.clone().run(stopped, silent));
+    let database = deployment.database();
+    let begun = Instant::now();
+    happens(&app, &client_id).await;
+    while dispatcher.desk.lock().await.lineup.under_way() == 0 {
+        assert!(begun.elapsed() < SOON, "it begins");
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(database.holders_and_nodes().await, (1, 1));
+    stop.send(true).expect("it runs");
+    while database.holders_and_nodes().await != (0, 1) {
+        assert!(begun.elapsed() < SOON, "its lanes are given back, and it is still seen");
+        sleep(Duration::from_millis(20)).await;
+    }
+    last.send(true).expect("it runs");
+    runs.await.expect("it ends");
+    assert_eq!(database.holders_and_nodes().await, (0, 0));
+    Deployment::close(&app);
+}

@@ -143,6 +143,7 @@ pub async fn serve<S, B>(
     let graceful = GracefulShutdown::new();
     let (refusals, failures) = (Refusals::default(), Refusals::default());
     let (builder, drains) = (builder(&settings), Arc::new(Drains::default()));
+    let (listens, cut) = watch::channel(());
     loop {
         let accepted = tokio::select! {
             biased;
@@ -170,13 +171,15 @@ pub async fn serve<S, B>(
             shutdown: shutdown.clone(),
         };
         let (service, state) = (service_for(peer), Arc::new(ConnectionState::default()));
-        let told = crowd.join(&state);
+        let (told, mut cut) = (crowd.join(&state), cut.clone());
         tokio::spawn(async move {
             let _held = (share, place);
             tokio::select! {
                 biased;
                 () = connection.serve(stream, state, service) => {}
                 () = told.to_leave() => {}
+                // Nobody says so: the listener has ended.
+                _ = cut.changed() => {}
             }
         });
     }
@@ -187,6 +190,7 @@ pub async fn serve<S, B>(
             "Connections were still busy at the end of the drain and were closed"
         );
     }
+    drop(listens);
 }
 
 /// Counts a connection that was closed at once, and says so now and then.

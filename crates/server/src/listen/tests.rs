@@ -242,3 +242,28 @@ async fn who_has_not_shaken_hands_yet_holds_up_no_stop() {
         assert!(!matches!(peer.read(&mut [0]).await, Ok(1..)), "it is told nothing and closed");
     }
 }
+
+#[tokio::test]
+async fn what_is_busy_at_the_end_of_the_drain_is_closed_with_the_listener() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let settings = ListenSettings { drain: Duration::from_millis(20), ..ListenSettings::default() };
+    let (end, ended) = watch::channel(false);
+    let (begun, mut asked) = watch::channel(false);
+    // Never answered.
+    let service = move |_| {
+        let begun = begun.clone();
+        service_fn(move |_: Request<Upload>| {
+            begun.send_replace(true);
+            std::future::pending::<Result<Response<Full<Bytes>>, Infallible>>()
+        })
+    };
+    let serving = tokio::spawn(serve(listener, settings, service, ended));
+    let mut peer = TcpStream::connect(address).await.expect("connects");
+    peer.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("is sent");
+    asked.wait_for(|asked| *asked).await.expect("it listens");
+    end.send(true).expect("it listens");
+    serving.await.expect("it ends");
+    let closed = tokio::time::timeout(Duration::from_secs(20), peer.read(&mut [0])).await.expect("it is closed");
+    assert!(!matches!(closed, Ok(1..)), "without an answer");
+}

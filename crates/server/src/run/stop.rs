@@ -8,12 +8,16 @@ use anyhow::{Context as _, bail};
 
 use tokio::time::{Instant, timeout_at};
 
+use countersign_store::Store as _;
+
 use super::{Running, STOP_MARGIN, close_store};
 use crate::app::trouble::NoChanges;
 use crate::app::{App, uses};
 
 /// What closing the store has at the least: a drain may have taken all of the time.
 const CLOSE_MIN: Duration = Duration::from_secs(4);
+/// What giving up the place among other nodes has at the least.
+const LEAVE_MIN: Duration = Duration::from_millis(1_500);
 /// The same of a store that took no changes, or did not answer them, when everything else had ended.
 const CLOSE_STUCK_MIN: Duration = Duration::from_millis(100);
 
@@ -30,7 +34,13 @@ impl Running {
     /// Takes no new connections, lets requests under way end within the drain time, and stops everything.
     pub async fn stop(self) -> anyhow::Result<()> {
         let _ = self.shutdown.send(true);
-        let deadline = Instant::now() + self.drain + STOP_MARGIN;
+        let mut silent = self.silent;
+        let mut deadline = Instant::now() + self.drain + STOP_MARGIN;
+        let is_silent = timeout_at(deadline, silent.wait_for(|silent| *silent)).await.is_ok();
+        if is_silent && self.app.store.is_shared() && !is_stuck(&self.app) {
+            // Its place among the nodes is given up when it answers nobody any more.
+            deadline = deadline.max(Instant::now() + LEAVE_MIN);
+        }
         let mut outcome = Ok(());
         for mut task in self.tasks.into_handles() {
             match timeout_at(deadline, &mut task).await {

@@ -102,7 +102,7 @@ pub(super) async fn forget_events(
     }
     // While it waited, a redelivery may have begun that has yet to come to them. From here to the commit none begins.
     on.run(Sql::RedeliveryTurn, &[&application.0]).await?;
-    if may_go(on, tenant, application, created_before).await? != events {
+    if !may_go(on, tenant, application, created_before).await?.starts_with(&events) {
         return Ok(());
     }
     for part in [Sql::EventsBytesDelete, Sql::EventsAttemptsDelete, Sql::EventsDeliveriesDelete, Sql::EventsDelete] {

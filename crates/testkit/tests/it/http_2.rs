@@ -6,7 +6,7 @@ use std::time::Duration;
 use countersign_testkit::patience::until;
 use countersign_testkit::wire::{Draft, once};
 use countersign_testkit::world::World;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -173,6 +173,11 @@ async fn a_request_whose_stream_is_reset_before_its_end_is_not_done_whatever_the
     let draft = world.access.draft("POST", &secrets, Some(&json!({"overlap_s": 0})));
     let draft = draft.clone().with("Content-Length", &draft.body.len().to_string());
     reset_within(world.access.address, "/healthz", |stream| begun(stream, &draft)).await;
+    let refused = async || {
+        let is_one = |line: &Value| line["path"] == secrets.as_str() && line["status"] == 400;
+        Ok((world.heard.lines().iter().filter(|line| is_one(line)).count() == 3).then_some(()))
+    };
+    until("each is refused", SOON, refused).await.expect("they are");
     let kept = world.access.call("GET", &secrets, None).await.expect("an answer").json();
     assert_eq!(kept["items"].as_array().map(Vec::len), Some(1), "{kept}");
 }

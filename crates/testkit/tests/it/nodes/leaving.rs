@@ -10,6 +10,7 @@ async fn a_node_that_stops_while_an_endpoint_hangs_gives_the_other_lanes_back_at
     let fleet = Fleet::new(2, |config| {
         config.limits.drain_timeout = Period(Duration::from_secs(300));
         config.dispatch_lease = Period(Duration::from_secs(10));
+        config.callback_deadline = Period(SOON);
     })
     .await;
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
