@@ -233,7 +233,7 @@ async fn first_looks_at_applications_with_nothing_due_come_one_after_the_other()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_whose_lane_comes_back_from_another_node_is_as_new_and_one_whose_lease_lapsed_is_not() {
     let (_deployment, app, dispatcher, client_id) = on_a_file().await;
-    let event = happens(&app, &client_id).await;
+    happens(&app, &client_id).await;
     let pass = async || dispatcher.pass(app.clock.now(), &|| false).await.expect("reads");
     let row = app.store.application(&client_id).await.expect("reads").expect("is there").application;
     let last = async || dispatcher.view(&row).await.expect("it is delivered for here").last;
@@ -252,7 +252,6 @@ async fn an_endpoint_whose_lane_comes_back_from_another_node_is_as_new_and_one_w
         pass().await;
         assert_eq!(last().await.is_some(), is_known);
     }
-    assert_eq!(attempts(&app, &event).await, 1);
     Deployment::close(&app);
 }
 
