@@ -42,6 +42,16 @@ pub fn body_refusal(error: &(dyn Error + 'static)) -> Option<&'static str> {
     )
 }
 
+macro_rules! must_be_host {
+    ($header:literal) => {
+        concat!(
+            "header ",
+            $header,
+            ": must be the name or address that is called, and its port where that is not the usual one: host or host:port"
+        )
+    };
+}
+
 /// Why a head is refused that two readers of the same bytes could understand differently, such as a proxy and we. None where it is fine.
 /// The parser refuses the rest of them.
 pub fn framing_refusal(head: &Parts) -> Option<&'static str> {
@@ -60,11 +70,12 @@ pub fn framing_refusal(head: &Parts) -> Option<&'static str> {
         (Some(host), None) if head.version == Version::HTTP_2 && is_another(host.as_bytes(), head) => {
             Some("header Host: must be what :authority says, or left out")
         }
-        (Some(host), None) => (!is_host(host.as_bytes())).then_some(
-            "header Host: must be the name or address that is called, and its port where that is not the usual one: host or host:port",
-        ),
-        (None, None) if head.version == Version::HTTP_2 && head.uri.authority().is_some_and(|a| !is_host(a.as_str().as_bytes())) => {
-            Some("header :authority: must be the name or address that is called, and its port where that is not the usual one: host or host:port")
+        (Some(host), None) => (!is_host(host.as_bytes())).then_some(must_be_host!("Host")),
+        (None, None)
+            if head.version == Version::HTTP_2
+                && head.uri.authority().is_some_and(|a| !is_host(a.as_str().as_bytes())) =>
+        {
+            Some(must_be_host!(":authority"))
         }
         // RFC 9112, 3.2 would have one that is missing from HTTP/1.1 refused. Nothing here depends on it, so small clients, and probes of load
         // balancers, may do without.

@@ -63,22 +63,22 @@ fn what_is_known_of_an_endpoint_goes_with_its_lane_as_soon_as_nothing_is_in_flig
     leaves(&mut bench, without);
     assert_eq!((bench.lineup.open_endpoints(), known(&bench)), (1, [false, true]));
 
+    let goes_with_attempts = |bench: &mut Bench, no| {
+        leaves(bench, LaneSet::ALL);
+        bench.emit(event(no, lost.0), NOW);
+        let in_flight = bench.begun(NOW);
+        assert!(!in_flight.is_empty());
+        leaves(bench, without);
+        in_flight
+    };
     // With the lane it is a new one, and attempts are in flight when the lane goes again.
-    leaves(&mut bench, LaneSet::ALL);
-    bench.emit(event(1, lost.0), NOW);
-    let in_flight = bench.begun(NOW);
-    assert!(!in_flight.is_empty());
-    leaves(&mut bench, without);
+    let in_flight = goes_with_attempts(&mut bench, 1);
     assert_eq!(known(&bench), [true, true]);
     fail(&mut bench, in_flight);
     assert_eq!((bench.lineup.open_endpoints(), known(&bench)), (1, [false, true]));
 
     // One whose lane comes back meanwhile is kept.
-    leaves(&mut bench, LaneSet::ALL);
-    bench.emit(event(2, lost.0), NOW);
-    let in_flight = bench.begun(NOW);
-    assert!(!in_flight.is_empty());
-    leaves(&mut bench, without);
+    let in_flight = goes_with_attempts(&mut bench, 2);
     leaves(&mut bench, LaneSet::ALL);
     fail(&mut bench, in_flight);
     assert_eq!(known(&bench), [true, true]);

@@ -253,7 +253,7 @@ impl Dispatcher {
         beside.spawn(self.clone().expire_always());
         let is_shared = self.app.store.is_shared();
         if is_shared {
-            // The leases are renewed until the last attempt has landed.
+            // Leases are renewed until the last attempt has landed, and this node is seen until it answers nobody any more.
             beside.spawn(self.clone().tend());
         }
         tokio::select! {

@@ -49,6 +49,13 @@ fn every_lane() -> Tended {
     Tended { held: Lane::all().map(|lane| (lane, Fence(0))).collect(), nodes_alive: 1, others: Vec::new() }
 }
 
+/// An endpoint at which no attempt ends, as long as it is there: connections wait in its line for ever.
+fn that_hangs() -> (TcpListener, String) {
+    let hangs = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", hangs.local_addr().expect("is bound"));
+    (hangs, url)
+}
+
 async fn attempts(app: &App, event: &EventRow) -> i64 {
     app.store.event(Asker::Operator, event.event_id).await.expect("reads").expect("is there").0.attempts
 }
@@ -57,9 +64,7 @@ async fn attempts(app: &App, event: &EventRow) -> i64 {
 async fn what_may_begin_at_once_begins_in_several_passes() {
     let deployment = Deployment::on_sqlite().await.in_real_time();
     let app = deployment.open().await;
-    // Connections wait in its line for ever: no attempt ends.
-    let hangs = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/", hangs.local_addr().expect("is bound"));
+    let (_hangs, url) = that_hangs();
     for n in 0..2 * BEGUN_MAX + 3 {
         let client_id = application(&app, &format!("till {n}"), Some(&url)).await;
         happens(&app, &client_id).await;
@@ -259,9 +264,7 @@ async fn an_endpoint_whose_lane_comes_back_from_another_node_is_as_new_and_one_w
 async fn lanes_of_attempts_that_are_cut_off_are_given_back_while_the_node_still_answers() {
     let deployment = Deployment::on_postgres().await.in_real_time();
     let app = deployment.open().await;
-    // Connections wait in its line for ever: no attempt ends.
-    let hangs = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let url = format!("http://{}/", hangs.local_addr().expect("is bound"));
+    let (_hangs, url) = that_hangs();
     let client_id = application(&app, "till", Some(&url)).await;
     let settings =
         DispatchSettings { allow_private: true, drain_grace: Duration::from_millis(50), ..DispatchSettings::default() };

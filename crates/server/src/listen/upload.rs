@@ -90,12 +90,9 @@ impl Upload {
     /// The request with a body that is watched; and what is to be finished once it is answered, where it has a body.
     pub(super) fn watch(request: Request<Incoming>) -> (Request<Self>, Option<Unfinished>) {
         let rest = (!request.body().is_end_stream()).then(Arc::<Rest>::default);
-        let unfinished = rest.clone().map(|rest| Unfinished {
-            rest,
-            is_http_2: request.version() == Version::HTTP_2,
-            waits: request.headers().contains_key(EXPECT),
-        });
         let is_http_2 = request.version() == Version::HTTP_2;
+        let waits = request.headers().contains_key(EXPECT);
+        let unfinished = rest.clone().map(|rest| Unfinished { rest, is_http_2, waits });
         (request.map(|body| Self { body: Some(body), rest, state: State::Open, is_http_2 }), unfinished)
     }
 }

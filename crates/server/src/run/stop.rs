@@ -5,10 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-
-use tokio::time::{Instant, timeout_at};
-
 use countersign_store::Store as _;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Running, STOP_MARGIN, close_store};
 use crate::app::trouble::NoChanges;
@@ -16,10 +14,10 @@ use crate::app::{App, uses};
 
 /// What closing the store has at the least: a drain may have taken all of the time.
 const CLOSE_MIN: Duration = Duration::from_secs(4);
-/// What giving up the place among other nodes has at the least.
-const LEAVE_MIN: Duration = Duration::from_millis(1_500);
 /// The same of a store that took no changes, or did not answer them, when everything else had ended.
 const CLOSE_STUCK_MIN: Duration = Duration::from_millis(100);
+/// What giving up the place among other nodes has at the least.
+const LEAVE_MIN: Duration = Duration::from_millis(1_500);
 
 impl Running {
     /// Goes on as before, but for `/readyz`, until a load balancer should have noticed.

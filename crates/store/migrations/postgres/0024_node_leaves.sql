@@ -1,2 +1,2 @@
--- A node that is told to stop and waits for attempts in flight: others share the lanes among themselves without it.
+-- A node that is told to stop, and still answers or delivers: others share the lanes among themselves without it.
 ALTER TABLE node_program ADD COLUMN leaves BOOLEAN NOT NULL DEFAULT false;

@@ -7,10 +7,10 @@ macro_rules! is_alive {
     };
 }
 
-/// Who has a share of the lanes: not one that leaves. A program from before that was said says nothing.
+/// Whether node `n` has a share of the lanes: not one that leaves. A program from before that was said says nothing.
 macro_rules! stays {
-    ($of:literal) => {
-        concat!("NOT EXISTS (SELECT 1 FROM node_program s WHERE s.node_id = ", $of, ".node_id AND s.leaves)")
+    () => {
+        "NOT EXISTS (SELECT 1 FROM node_program s WHERE s.node_id = n.node_id AND s.leaves)"
     };
 }
 
@@ -20,7 +20,7 @@ pub(super) const ALIVE: &str = concat!(
      FROM node n LEFT JOIN node_program p ON p.node_id = n.node_id LEFT JOIN node_program own ON own.node_id = $2 WHERE ",
     is_alive!("$1::bigint"),
     " AND ",
-    stays!("n")
+    stays!()
 );
 
 // Those that are alive first, then those that have run for longest. A program from before it was said says nothing.
@@ -44,7 +44,7 @@ pub(super) const TAKE: &str = concat!(
      alive AS (SELECT greatest(count(*), 1) AS nodes FROM node n WHERE ",
     is_alive!("$2::bigint"),
     " AND ",
-    stays!("n"),
+    stays!(),
     "),
      free AS (SELECT lane FROM delivery_lane WHERE node IS NULL OR expires_at <= ",
     now!(),
