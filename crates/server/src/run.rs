@@ -149,7 +149,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let edge = Arc::new(open_edge(&config, app.clone(), surroundings.log.clone())?);
     let mut dispatch = dispatching::dispatch_settings(&config)?;
     dispatch.who = nodes::who(&app, &data, listen, &config)?;
-    let egress = dispatch.egress();
+    let (egress, node) = (dispatch.egress(), dispatch.who.node);
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let operator = operator_settings(&config, egress, dispatcher.clone(), handle.clone(), surroundings.log)?;
     let gate = operator.gate.clone();
@@ -175,7 +175,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     if app.store.is_shared() {
         tasks.start("note of the timeline", timeline::watch(app.clone(), data, ended));
         tasks.start("database's time", nodes::keep_time(app.clone(), silent.clone()));
-        tasks.start("watch over applications", nodes::watch_directory(app.clone(), silent.clone()));
+        tasks.start("watch over applications", nodes::watch_directory(app.clone(), node, silent.clone()));
     }
     let (stop_delay, drain) = (config.limits.stop_delay.0, config.limits.drain_timeout.0);
     Ok(Running {

@@ -21,7 +21,7 @@ use crate::contract::{
 use crate::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertStore, RateRow};
 use crate::event_list::EventPage;
 use crate::model::ModelStore;
-use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
 use crate::paid_order::{PaidOrder, PaidOrders, PaidSpan};
 use crate::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrders, Received,
@@ -469,8 +469,8 @@ impl Store for AnyStore {
         either!(self, s => s.database_time().await)
     }
 
-    async fn directory_changes(&self, after: i64) -> Result<DirectoryChanges, StoreError> {
-        either!(self, s => s.directory_changes(after).await)
+    async fn directory_changes(&self, after: i64, node: NodeId) -> Result<DirectoryChanges, StoreError> {
+        either!(self, s => s.directory_changes(after, node).await)
     }
 
     fn announce(&self, lanes: LaneSet) {

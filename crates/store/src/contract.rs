@@ -18,7 +18,7 @@ use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::conversion::ConvertStore;
 use crate::event_list::EventPage;
-use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
 use crate::paid_order::PaidOrders;
 use crate::payment_order::PaymentOrders;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
@@ -482,8 +482,12 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
     fn database_time(&self) -> impl Future<Output = Result<Option<UnixMillis>, StoreError>> + Send;
 
     /// Applications that have changed, or whose secrets have, since the directory was at `after`. What was acknowledged before this was
-    /// asked is in it. From a revision that is ahead of the directory's, nothing has changed.
-    fn directory_changes(&self, after: i64) -> impl Future<Output = Result<DirectoryChanges, StoreError>> + Send;
+    /// asked is in it. From a revision that is ahead of the directory's, nothing has changed. `node` is who asks.
+    fn directory_changes(
+        &self,
+        after: i64,
+        node: NodeId,
+    ) -> impl Future<Output = Result<DirectoryChanges, StoreError>> + Send;
 
     /// Tells the other nodes, soon and in one go with others, that events of these lanes may be due. Nobody waits for it.
     fn announce(&self, lanes: LaneSet);

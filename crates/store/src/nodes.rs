@@ -140,6 +140,8 @@ pub struct DirectoryChanges {
     pub revision: i64,
     /// `client_id` of each application that has changed since, in no order.
     pub client_ids: Vec<String>,
+    /// Whether whoever lists the nodes sees the one that asked.
+    pub is_listed: bool,
 }
 
 /// What another node has said. It says "look", never what is to be seen: it may come twice, late or not at all.

@@ -111,8 +111,9 @@ fn tell(app: &App, said: &mut Option<bool>) {
     }
 }
 
-/// Forgets callers that other nodes have changed, until the end.
-pub(super) async fn watch_directory(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+/// Forgets callers that other nodes have changed, until the end. What is kept is believed only after a look at which the others saw this `node`:
+/// whoever takes a right away does not wait for one that he does not see.
+pub(super) async fn watch_directory(app: Arc<App>, node: NodeId, mut ended: watch::Receiver<bool>) {
     let mut signals = app.store.signals();
     let mut last: Option<(u64, i64)> = None;
     loop {
@@ -121,7 +122,7 @@ pub(super) async fn watch_directory(app: Arc<App>, mut ended: watch::Receiver<bo
         // However long one takes: what was looked at before is believed for a time of its own, and then each caller is looked up in the database.
         let looked = tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,
-            looked = app.store.directory_changes(after) => looked,
+            looked = app.store.directory_changes(after, node) => looked,
         };
         match looked {
             Ok(changes) => {
@@ -138,7 +139,9 @@ pub(super) async fn watch_directory(app: Arc<App>, mut ended: watch::Receiver<bo
                     app.due.change(client_id);
                 }
                 last = Some((changes.connection, changes.revision));
-                app.callers.checked(began);
+                if changes.is_listed {
+                    app.callers.checked(began);
+                }
             }
             Err(error) => tracing::debug!(%error, "Changes of applications could not be read"),
         }

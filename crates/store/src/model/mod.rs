@@ -35,7 +35,7 @@ use crate::contract::{
     SealedSecret, SecretRow, Store, StoreError, TokenRow, TurningRow,
 };
 use crate::event_list::EventPage;
-use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
 use crate::own_events::OwnEventsPage;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::rule_page::RulePageBuilder;
@@ -475,8 +475,8 @@ impl Store for ModelStore {
         Ok(None)
     }
 
-    async fn directory_changes(&self, _after: i64) -> Result<DirectoryChanges, StoreError> {
-        Ok(DirectoryChanges { connection: 0, revision: 0, client_ids: Vec::new() })
+    async fn directory_changes(&self, _after: i64, _node: NodeId) -> Result<DirectoryChanges, StoreError> {
+        Ok(DirectoryChanges { connection: 0, revision: 0, client_ids: Vec::new(), is_listed: true })
     }
 
     fn announce(&self, _lanes: LaneSet) {}

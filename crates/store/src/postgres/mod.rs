@@ -83,7 +83,7 @@ use crate::contract::{
     SealedSecret, Store, StoreError, TokenRow, TurningRow,
 };
 use crate::event_list::EventPage;
-use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
 use crate::pulse::Pulse;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::words::may_walk_far;
@@ -478,8 +478,8 @@ impl Store for PostgresStore {
         self.heart.database_time().await
     }
 
-    async fn directory_changes(&self, after: i64) -> Found<DirectoryChanges> {
-        self.watch.directory_changes(after).await
+    async fn directory_changes(&self, after: i64, node: NodeId) -> Found<DirectoryChanges> {
+        self.watch.directory_changes(after, node).await
     }
 
     fn announce(&self, lanes: LaneSet) {

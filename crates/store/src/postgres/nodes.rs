@@ -125,19 +125,20 @@ impl Aside {
     }
 
     /// What has changed in the directory.
-    pub(super) async fn directory_changes(&self, after: i64) -> Result<DirectoryChanges, StoreError> {
+    pub(super) async fn directory_changes(&self, after: i64, node: NodeId) -> Result<DirectoryChanges, StoreError> {
         self.with(Call::Reads, async |session, connection| {
             self.dial.still_served(session).await?;
-            let found = session.run(Sql::DirectoryChanges, &[&after]).await.map_err(fault)?;
+            let found = session.run(Sql::DirectoryChanges, &[&after, &node.0.as_slice()]).await.map_err(fault)?;
             let Some(first) = found.first() else {
                 return Err(StoreError::Corrupt { table: "directory", row: "1".to_owned() });
             };
-            let revision = Fields::new(first, "directory", 1, 0).int()?;
+            let mut fields = Fields::new(first, "directory", 1, 0);
+            let (revision, is_listed) = (fields.int()?, fields.flag()?);
             let mut client_ids = Vec::new();
             for row in &found {
-                client_ids.extend(Fields::new(row, "application", 2, 0).opt_text()?);
+                client_ids.extend(Fields::new(row, "application", 3, 0).opt_text()?);
             }
-            Ok(DirectoryChanges { connection, revision, client_ids })
+            Ok(DirectoryChanges { connection, revision, client_ids, is_listed })
         })
         .await
     }

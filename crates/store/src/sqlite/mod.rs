@@ -63,7 +63,7 @@ use crate::contract::{
     SealedSecret, Store, StoreError, TokenRow, TurningRow,
 };
 use crate::event_list::EventPage;
-use crate::nodes::{DirectoryChanges, NodeRow, Signal, Tend, Tended};
+use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
 use crate::pulse::Pulse;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::steps::SchemaState;
@@ -481,8 +481,8 @@ impl Store for SqliteStore {
         Ok(None)
     }
 
-    async fn directory_changes(&self, _after: i64) -> Found<DirectoryChanges> {
-        Ok(DirectoryChanges { connection: 0, revision: 0, client_ids: Vec::new() })
+    async fn directory_changes(&self, _after: i64, _node: NodeId) -> Found<DirectoryChanges> {
+        Ok(DirectoryChanges { connection: 0, revision: 0, client_ids: Vec::new(), is_listed: true })
     }
 
     fn announce(&self, _lanes: LaneSet) {}

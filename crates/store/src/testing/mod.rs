@@ -172,16 +172,20 @@ impl Database {
         self.client().await.batch_execute(&alter).await.expect("is altered");
     }
 
-    /// Revokes every secret without counting that as a change: how many.
+    /// Revokes every secret without counting that as a change of the directory: how many.
     pub async fn revoke_unsaid(&self) -> u64 {
-        let client = self.client().await;
-        client.execute("UPDATE secret SET revoked_at = 1", &[]).await.expect("the database takes it")
+        self.set_revoked("1").await
     }
 
     /// Takes that back, as quietly.
     pub async fn restore_unsaid(&self) {
-        let client = self.client().await;
-        client.execute("UPDATE secret SET revoked_at = NULL", &[]).await.expect("the database takes it");
+        self.set_revoked("NULL").await;
+    }
+
+    async fn set_revoked(&self, at: &str) -> u64 {
+        let revoke =
+            format!("WITH a AS (UPDATE application SET revision = revision + 1) UPDATE secret SET revoked_at = {at}");
+        self.client().await.execute(&revoke, &[]).await.expect("the database takes it")
     }
 
     /// Loses every fee rule, as a failover to a server that never had them does.
@@ -195,6 +199,12 @@ impl Database {
         let asked = "SELECT count(DISTINCT node), (SELECT count(*) FROM node) FROM delivery_lane";
         let found = self.client().await.query_one(asked, &[]).await.expect("is counted");
         (found.get(0), found.get(1))
+    }
+
+    /// Forgets every node, as a failover to a server that never heard of one does, and takes no heartbeat until `refuse_no_more("node")`.
+    pub async fn unlist_nodes(&self) {
+        let unlist = "LOCK TABLE node IN ACCESS EXCLUSIVE MODE; DELETE FROM node; ALTER TABLE node ADD CONSTRAINT refused CHECK (false)";
+        self.client().await.batch_execute(unlist).await.expect("are forgotten");
     }
 
     /// Ends every lease, as if all nodes had been stopped for longer than one.

@@ -143,7 +143,7 @@ async fn nothing_is_read_from_a_server_that_was_left_behind_though_it_goes_on_an
         // What is told whenever it begins to listen; nobody calls out anything here.
         let mut begins = async || while heard.recv().await.expect("is told") != Signal::Due(LaneSet::ALL) {};
         timeout(PATIENCE, begins()).await.expect("it listens");
-        let revision = store.directory_changes(i64::MAX).await.expect("reads").revision;
+        let revision = store.directory_changes(i64::MAX, NOBODY).await.expect("reads").revision;
         assert_eq!(read_by_many(&store, "after").await, vec![None; 8]);
         assert!(store.events(EventFilter::default(), all(), 9).await.is_ok(), "lists have connections, too");
         if is_fenced {
@@ -167,7 +167,7 @@ async fn nothing_is_read_from_a_server_that_was_left_behind_though_it_goes_on_an
             "0",
             "it is still there"
         );
-        let connections = store.directory_changes(revision).await.expect("reads").connection;
+        let connections = store.directory_changes(revision, NOBODY).await.expect("reads").connection;
         assert!(connections > 1, "the look at the directory is at the new one");
         timeout(PATIENCE, begins()).await.expect("it listens anew");
     }

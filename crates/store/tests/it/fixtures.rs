@@ -19,6 +19,7 @@ use countersign_store::contract::{
     MerchantKind, MerchantRow, NewAnswer, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
 };
 use countersign_store::conversion::{ConvertWrite, RateRow};
+use countersign_store::nodes::NodeId;
 use countersign_store::payment_order::{PaymentOrderRow, PaymentOrderWrite, Received};
 use countersign_store::redelivery::{RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
 use countersign_store::{AnyStore, ModelStore, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store};
@@ -99,6 +100,8 @@ pub const fn at(ms: i64) -> UnixMillis {
     UnixMillis(1_767_312_000_000 + ms)
 }
 
+/// Who asks where that does not matter.
+pub const NOBODY: NodeId = NodeId([0; 16]);
 pub const INSTITUTION: MerchantNo = MerchantNo(1);
 pub const TENANT: TenantNo = TenantNo(1);
 pub const SUB: MerchantNo = MerchantNo(10);

@@ -357,7 +357,7 @@ async fn nonces_of_the_databases_last_seconds_are_forgotten_for_no_node_whose_cl
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_the_directory_are_seen_in_the_order_of_their_commits() {
     let (_database, nodes) = two_nodes().await;
-    let begun = nodes[0].directory_changes(i64::MAX).await.expect("reads");
+    let begun = nodes[0].directory_changes(i64::MAX, NOBODY).await.expect("reads");
     assert!(begun.client_ids.is_empty() && begun.revision >= 2);
     let writers: Vec<_> = nodes
         .iter()
@@ -378,7 +378,7 @@ async fn changes_of_the_directory_are_seen_in_the_order_of_their_commits() {
     let (mut after, mut known) = (begun.revision, [1, 1]);
     let follow = async {
         while known != [60, 60] {
-            let changes = nodes[0].directory_changes(after).await.expect("reads");
+            let changes = nodes[0].directory_changes(after, NOBODY).await.expect("reads");
             for id in changes.client_ids {
                 let at = usize::from(id == "app_two");
                 known[at] = nodes[1].application_revision(&id).await.expect("reads").expect("there");
@@ -391,17 +391,17 @@ async fn changes_of_the_directory_are_seen_in_the_order_of_their_commits() {
     for writer in writers {
         writer.await.expect("ends");
     }
-    let end = nodes[1].directory_changes(i64::MAX).await.expect("reads").revision;
+    let end = nodes[1].directory_changes(i64::MAX, NOBODY).await.expect("reads").revision;
     assert_eq!(end, begun.revision + 118);
-    assert!(nodes[1].directory_changes(end).await.expect("reads").client_ids.is_empty());
+    assert!(nodes[1].directory_changes(end, NOBODY).await.expect("reads").client_ids.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_a_secret_is_a_change_of_the_directory_and_a_refused_one_is_none() {
     let (_database, [one, two]) = two_nodes().await;
-    let before = one.directory_changes(i64::MAX).await.expect("reads").revision;
+    let before = one.directory_changes(i64::MAX, NOBODY).await.expect("reads").revision;
     commit(&*one, vec![Write::InsertSecret(Box::new(secret("sec_9", APP, 9)))]).await;
-    let changes = two.directory_changes(before).await.expect("reads");
+    let changes = two.directory_changes(before, NOBODY).await.expect("reads");
     assert_eq!((changes.revision, changes.client_ids), (before + 1, vec!["app_one".to_owned()]));
     conflict(
         &*one,
@@ -412,7 +412,7 @@ async fn a_change_of_a_secret_is_a_change_of_the_directory_and_a_refused_one_is_
     )
     .await;
     commit(&*one, vec![audit("something else")]).await;
-    assert_eq!(two.directory_changes(before + 1).await.expect("reads").revision, before + 1);
+    assert_eq!(two.directory_changes(before + 1, NOBODY).await.expect("reads").revision, before + 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -464,7 +464,7 @@ async fn what_changes_with_a_merchant_is_a_change_of_each_of_its_applications_an
     let (database, [one, two]) = two_nodes().await;
     let neighbour = ApplicationNo(APP.0 + 1);
     commit(&*one, vec![Write::InsertApplication(Box::new(application(neighbour, "app_three", SUB, TENANT)))]).await;
-    let before = two.directory_changes(i64::MAX).await.expect("reads").revision;
+    let before = two.directory_changes(i64::MAX, NOBODY).await.expect("reads").revision;
     let client = database.client().await;
     let count = "CREATE TABLE written (revision BIGINT NOT NULL);
                  CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
@@ -474,11 +474,11 @@ async fn what_changes_with_a_merchant_is_a_change_of_each_of_its_applications_an
     commit(&*one, vec![Write::Reassess { tenant: TENANT, merchant: None, due_at: at(1) }]).await;
     let written = client.query("SELECT revision FROM written", &[]).await.expect("reads");
     assert_eq!(written.iter().map(|row| row.get(0)).collect::<Vec<i64>>(), [1, 1], "each is written once");
-    let changes = two.directory_changes(before).await.expect("reads");
+    let changes = two.directory_changes(before, NOBODY).await.expect("reads");
     let mut ids = changes.client_ids;
     ids.sort();
     assert_eq!((changes.revision, ids), (before + 1, vec!["app_one".to_owned(), "app_three".to_owned()]));
     let uses = countersign_store::contract::Uses::default();
     commit(&*one, vec![Write::AddUses(Box::new(uses))]).await;
-    assert_eq!(two.directory_changes(before).await.expect("reads").revision, before + 1, "a use is no change");
+    assert_eq!(two.directory_changes(before, NOBODY).await.expect("reads").revision, before + 1, "a use is no change");
 }

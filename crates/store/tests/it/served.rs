@@ -83,12 +83,12 @@ async fn a_schema_that_is_replaced_under_connections_that_stay_is_noticed_with_t
     let node = open_postgres(&database, 1).await;
     furnish(&node).await;
     assert!(node.merchant("inst").await.expect("reads").is_some());
-    node.directory_changes(0).await.expect("is looked at");
+    node.directory_changes(0, NOBODY).await.expect("is looked at");
     // What tells a copy from its original changes under connections that stay, as where a schema takes the place of another one.
     let restored = "INSERT INTO move_record (one, move_id, began_at, completed_at) VALUES (1, 'restore-1', 1, 2)";
     database.client().await.batch_execute(restored).await.expect("is another one now");
     assert!(node.merchant("inst").await.expect("reads").is_some(), "on a connection that was there");
-    node.directory_changes(0).await.expect_err("it is noticed");
+    node.directory_changes(0, NOBODY).await.expect_err("it is noticed");
     timeout(Duration::from_secs(30), node.replaced()).await.expect("whoever waits for it is told");
     refused(&node, "a restored copy").await;
     let put = Write::PutSetting { name: "last_trial_at".to_owned(), value: "late".to_owned() };

@@ -31,6 +31,7 @@ mod endpoints;
 mod leaving;
 mod listed;
 mod repeated;
+mod unlisted;
 
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(30);
@@ -227,15 +228,11 @@ async fn what_is_disabled_or_revoked_on_one_node_is_refused_by_the_other_when_th
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_failover_that_lost_changes_nothing_is_believed_that_was_kept_before() {
-    let fleet = Fleet::new(1, |_| {}).await;
-    let node = fleet.start(0).await;
-    let signer = fleet.access(&node).institution("bank", 0, None).await.expect("an institution");
-    let accepted = async || pull(&node, &signer, wall_ms()).await.code() == "000000";
-    // As on a server that took over without the last change, and has revoked the secret in a change of the same number. While the server is the same,
-    // its count of changes tells; where a late look at it, or a machine that stood still, has the caller read again, all of this is done again.
-    let kept_against_the_database = async || {
+/// Has the secrets revoked in the database by a change that is not counted, and the node accept one by what it keeps. While the server is the same,
+/// its count of changes tells; where a late look at it, or a machine that stood still, has the caller read again, all of this is done again.
+async fn until_it_is_believed_against_the_database(fleet: &Fleet, node: &Running, signer: &Signer) {
+    let accepted = async || pull(node, signer, wall_ms()).await.code() == "000000";
+    let is_believed = async || {
         until("it is kept", accepted).await;
         assert_eq!(fleet.database.revoke_unsaid().await, 1);
         if accepted().await {
@@ -244,10 +241,19 @@ async fn after_a_failover_that_lost_changes_nothing_is_believed_that_was_kept_be
         fleet.database.restore_unsaid().await;
         let said = json!({"name": "said"});
         let path = format!("/applications/{}", signer.client_id);
-        fleet.access(&node).provision("PATCH", &path, said).await.expect("a change that is said");
+        fleet.access(node).provision("PATCH", &path, said).await.expect("a change that is said");
         false
     };
-    until("it is kept though the database says otherwise", kept_against_the_database).await;
+    until("it is kept though the database says otherwise", is_believed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_failover_that_lost_changes_nothing_is_believed_that_was_kept_before() {
+    let fleet = Fleet::new(1, |_| {}).await;
+    let node = fleet.start(0).await;
+    let signer = fleet.access(&node).institution("bank", 0, None).await.expect("an institution");
+    // As on a server that took over without the last change, and has revoked the secret in a change of the same number.
+    until_it_is_believed_against_the_database(&fleet, &node, &signer).await;
     fleet.database.take_away().await;
     fleet.database.bring_back().await;
     until("it is refused", async || pull(&node, &signer, wall_ms()).await.status == 401).await;

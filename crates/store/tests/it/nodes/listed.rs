@@ -7,7 +7,13 @@ use super::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_are_listed_with_what_they_run_also_one_that_was_killed_but_none_that_ended() {
     let (database, [one, two]) = two_nodes().await;
+    let are_listed = async || {
+        let look = async |node| two.directory_changes(0, NodeId([node; 16])).await.expect("reads").is_listed;
+        [look(1).await, look(2).await, look(3).await]
+    };
+    assert_eq!(are_listed().await, [false; 3]);
     tend(&one, Tend { stage: Stage::Begins, ..heartbeat(1, &[]) }).await;
+    assert_eq!(are_listed().await, [true, false, false]);
     tend(&two, Tend { clock_ahead_ms: Some(-3), ..heartbeat(2, &[]) }).await;
     let list = || async { two.nodes(LEASE_MS, 10).await.expect("reads") };
     let brief = |rows: &[NodeRow]| rows.iter().map(|n| (n.who.name.clone(), n.is_alive, n.lanes)).collect::<Vec<_>>();
@@ -25,6 +31,7 @@ async fn nodes_are_listed_with_what_they_run_also_one_that_was_killed_but_none_t
     tend(&two, newer.clone()).await;
     assert_eq!(list().await[1].who, newer.who, "it says anew with each beat");
     expire(&database, 1).await;
+    assert_eq!(are_listed().await, [true, true, false], "it is still seen, dead as it is");
     let killed = list().await;
     assert_eq!(
         brief(&killed)[1],
@@ -38,6 +45,7 @@ async fn nodes_are_listed_with_what_they_run_also_one_that_was_killed_but_none_t
     assert_eq!(rows, 1, "what ended says nothing more");
     tend(&two, Tend { stage: Stage::Begins, ..heartbeat(3, &[]) }).await;
     assert_eq!(brief(&list().await), [("node 3".to_owned(), true, 64)], "one that was away for a day is forgotten");
+    assert_eq!(are_listed().await, [false, false, true]);
     let rows: i64 = database.client().await.query_one(said, &[]).await.expect("reads").get(0);
     assert_eq!(rows, 1);
 }
