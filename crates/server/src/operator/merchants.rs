@@ -291,7 +291,10 @@ pub async fn update(Named(merchant_id): Named<String>, call: Call) -> Reply {
         let name = fields.text("name")?.map(display_name).transpose()?;
         let (base_r, base_f) = base_rate(&fields, call.app().policy.markup_unit)?;
         let change = MerchantChange { name, enabled: fields.boolean("enabled")?, base_r, base_f };
-        let (_, institutions) = with_institution(call.app(), &merchant_id).await?;
+        let (known, institutions) = with_institution(call.app(), &merchant_id).await?;
+        if known.kind != MerchantKind::Institution {
+            without_base_rate(&fields)?;
+        }
         let keep = |row: &MerchantRow| call.keep(&Merchant::under(&institutions, row));
         let row = identity::update_merchant(call.app(), &merchant_id, &change, &keep, &call.actor).await?;
         Ok(Merchant::under(&institutions, &row))

@@ -62,8 +62,8 @@ async fn a_base_rate_changes_as_far_as_it_is_given_and_of_institutions_alone() {
     assert_eq!(line["after"]["base_rate"], json!({"r_total": "0.00000001", "f_total": "0"}));
 
     let lines = house.audit().await.len();
-    for id in ["s", "m"] {
-        let body = json!({"base_rate": {"r_total": 1}});
+    for (id, rate) in [("s", json!({"r_total": 1})), ("m", json!({"r_total": 1})), ("s", json!({}))] {
+        let body = json!({"base_rate": rate});
         house.patch(&format!("/merchants/{id}"), body).await.refused(
             400,
             "400001",
