@@ -142,14 +142,17 @@ pub async fn watch(app: Arc<App>, mut ended: watch::Receiver<bool>) {
 /// Tells of the rates that are too old now and were not told of: the audit log, the log, and a metric. How many this node told of. That one
 /// is told of is noted in the same batch as its audit line, so of several nodes one tells, also after a restart.
 pub async fn tell_stale(app: &App) -> Result<u64, AppError> {
-    let (mut told, now) = (0, app.clock.now());
-    for row in all(app).await? {
+    let mut told = 0;
+    let rows = all(app).await?;
+    // Read after them: however long that took, a rate that another node has put meanwhile is not of a clock that was ahead.
+    let now = app.clock.now();
+    for row in rows {
         if row.stale_told == row.revision || !app.policy.prices.is_stale(&row, now) {
             continue;
         }
-        let (pair, revision) = (row.pair.clone(), row.revision);
-        let after =
-            json!({"rate": row.rate.to_string(), "revision": revision, "why": "no newer rate was put"}).to_string();
+        let (pair, revision, age_ms) = (row.pair.clone(), row.revision, now.0 - row.updated_at.0);
+        let why = if age_ms < 0 { "it was put by a clock that was ahead" } else { "no newer rate was put" };
+        let after = json!({"rate": row.rate.to_string(), "revision": revision, "why": why}).to_string();
         let audit = Actor::system().did(None, now, "rate.stale", &pair.to_string(), String::new(), after);
         let writes = vec![
             Write::Convert(Box::new(ConvertWrite::TellStale { pair: pair.clone(), revision })),
@@ -157,7 +160,6 @@ pub async fn tell_stale(app: &App) -> Result<u64, AppError> {
         ];
         match app.store.commit(Batch(writes)).await {
             Ok(_) => {
-                let age_ms = now.0 - row.updated_at.0;
                 metrics::counter!(GONE_STALE).increment(1);
                 if age_ms < 0 {
                     tracing::warn!(%pair, age_ms, "The rate of {pair} was put by a clock that was ahead: it cannot be quoted until it is put again");

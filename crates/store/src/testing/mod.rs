@@ -241,6 +241,13 @@ impl Database {
         holder
     }
 
+    /// Holds rates, so that nobody can look at them, until what is given is dropped.
+    pub async fn hold_rates(&self) -> Client {
+        let holder = self.client().await;
+        holder.batch_execute("BEGIN; LOCK TABLE pair_rate IN ACCESS EXCLUSIVE MODE").await.expect("are held");
+        holder
+    }
+
     /// Who holds payment orders closes them and lets them go.
     pub async fn close_orders(holder: Client) {
         let close = "UPDATE payment_order SET status = 'CLOSED', revision = revision + 1; COMMIT";

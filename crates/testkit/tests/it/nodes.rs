@@ -30,6 +30,7 @@ use tokio::time::timeout;
 mod endpoints;
 mod leaving;
 mod listed;
+mod rates;
 mod repeated;
 mod unlisted;
 

@@ -109,6 +109,8 @@ async fn a_rate_of_a_clock_that_was_ahead_is_stale_until_it_is_put_again() {
     house.app.clock.advance_ms(-1);
     assert_eq!(is_stale().await, true);
     assert_eq!(rates::tell_stale(&house.app).await.expect("looks"), 1);
+    let line = lines(&house, "rate.stale").await.pop().expect("a line");
+    assert_eq!(line["after"]["why"], "it was put by a clock that was ahead", "{line}");
     house.app.clock.advance_ms(2_000);
     assert_eq!(is_stale().await, true, "an hour later it is an hour old, whatever it says");
     put(&house, "GT_USDT", json!({"rate": 2})).await.ok();
