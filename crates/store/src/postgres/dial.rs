@@ -14,7 +14,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Notification, S
 use super::PostgresOptions;
 use super::address::parsed;
 use super::fault::{Failure, fault, words};
-use super::hosts::{each_host, guarded};
+use super::hosts::{Misses, each_host, guarded, unreached};
 use super::incumbent::{Incumbent, LEFT_BEHIND, Office};
 use super::limits::Limits;
 use super::served::Served;
@@ -35,8 +35,6 @@ const TO_CHANGE: [(&str, &str); 3] = [
     ("28000", "put another user or sslmode into it, or let this one in by the server's pg_hba.conf"),
     ("3D000", "create it there, or put the name of another one into it"),
 ];
-/// How that begins.
-pub(super) const REFUSES: &str = "the PostgreSQL server refuses the address";
 /// The unit of all limits: see [`Limits`].
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -298,7 +296,6 @@ impl Dial {
 
     /// Asks one host after the other. Each has its own time: one that takes connections and says nothing keeps nobody from the next.
     async fn connect(&self, purpose: Purpose, shunned: &[usize]) -> Result<Session, String> {
-        let unreached = |why: &str| format!("the database cannot be reached: {why}");
         if !self.has_begun.load(Ordering::Acquire)
             && let Some(newest) = Box::pin(self.look_round(self.tells)).await.map_err(|why| unreached(&why))?
         {
@@ -307,9 +304,11 @@ impl Dial {
             let _ = self.incumbent.meets(Some(newest.office));
         }
         let first = self.last.load(Ordering::Relaxed);
-        let (mut why, mut left) = (unreached("it still owes an answer to an earlier connection"), None);
+        let mut misses = Misses::default();
         for host in (0..self.hosts.len()).map(|n| (first + n) % self.hosts.len()) {
+            let place = self.place_of(host);
             if shunned.contains(&host) {
+                misses.is_away(host, place, "it still owes an answer to an earlier connection".to_owned());
                 continue;
             }
             match timeout(self.patience(), self.connect_to(host, purpose)).await {
@@ -318,13 +317,15 @@ impl Dial {
                     self.has_begun.store(true, Ordering::Release);
                     return Ok(session);
                 }
-                // It says more than that a further one is away.
-                Ok(Ok(Err(why))) => left = Some(unreached(&format!("{}: {why}", self.place_of(host)))),
-                Ok(Err(error)) => why = refusal(&error).unwrap_or_else(|| unreached(&words(&error))),
-                Err(_) => why = unreached("it takes connections, but does not answer"),
+                Ok(Ok(Err(why))) => misses.is_another(host, place, why),
+                Ok(Err(error)) => match change(&error) {
+                    Some(change) => misses.refuses(host, place, format!("{}: {change}", words(&error))),
+                    None => misses.is_away(host, place, words(&error)),
+                },
+                Err(_) => misses.is_away(host, place, "it takes connections, but does not answer".to_owned()),
             }
         }
-        Err(left.unwrap_or(why))
+        Err(misses.told())
     }
 
     /// An error in words where another server has taken over from that one, or it holds another deployment.
@@ -350,11 +351,10 @@ impl Dial {
     }
 }
 
-/// What is said where the server does not take the address.
-fn refusal(error: &Error) -> Option<String> {
+/// What to change where the server does not take the address.
+fn change(error: &Error) -> Option<&'static str> {
     let code = error.code()?.code();
-    let (_, change) = TO_CHANGE.iter().find(|(refused, _)| *refused == code)?;
-    Some(format!("{REFUSES}: {}: {change}", words(error)))
+    TO_CHANGE.iter().find(|(refused, _)| *refused == code).map(|(_, change)| *change)
 }
 
 pub(super) async fn connect<T>(

@@ -1,9 +1,55 @@
 //! The hosts that an address names.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
+
+/// How it begins where a server does not take the address.
+pub(super) const REFUSES: &str = "the PostgreSQL server refuses the address";
+
+/// Why the database is of no use now.
+pub(super) fn unreached(why: &str) -> String {
+    format!("the database cannot be reached: {why}")
+}
+
+/// Why each host that was asked is of no use now. All are told of: the one that matters is seldom the one that was asked last.
+#[derive(Debug, Default)]
+pub(super) struct Misses {
+    /// By the host's place in the address: where it is, and why.
+    of: BTreeMap<usize, (String, String)>,
+    refuses: bool,
+    /// Whether one answered and is not the deployment's server: it is named also where it is the only one.
+    is_another: bool,
+}
+
+impl Misses {
+    /// A host that is away, or cannot do it now.
+    pub(super) fn is_away(&mut self, host: usize, place: String, why: String) {
+        self.of.insert(host, (place, why));
+    }
+
+    /// A server that answers, but another one has taken over from it, or it holds another deployment.
+    pub(super) fn is_another(&mut self, host: usize, place: String, why: String) {
+        self.is_another = true;
+        self.is_away(host, place, why);
+    }
+
+    /// A server that does not take the address: no waiting makes that right.
+    pub(super) fn refuses(&mut self, host: usize, place: String, why: String) {
+        self.refuses = true;
+        self.is_away(host, place, why);
+    }
+
+    /// All of it, in the order of the address.
+    pub(super) fn told(self) -> String {
+        let is_named = self.is_another || self.of.len() > 1;
+        let said = self.of.into_values().map(|(place, why)| if is_named { format!("{place}: {why}") } else { why });
+        let said = said.collect::<Vec<_>>().join("; ");
+        if self.refuses { format!("{REFUSES}: {said}") } else { unreached(&said) }
+    }
+}
 
 /// Whether a connection to this host leaves the machine.
 fn is_remote(host: Option<&Host>, address: Option<&IpAddr>) -> bool {

@@ -9,8 +9,9 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Portal, Transaction};
 
-use super::dial::{Dial, REFUSES};
+use super::dial::Dial;
 use super::fault::{Trouble, fault, trouble, words};
+use super::hosts::REFUSES;
 use super::options::PostgresOptions;
 use super::session::Session;
 use super::{pooled, schema};

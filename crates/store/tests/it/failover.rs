@@ -212,3 +212,36 @@ async fn a_store_that_opens_takes_no_server_that_was_left_behind_though_it_takes
     let why = refused(options(&[&primary, &standby, &other])).await;
     assert!(why.contains("none of them is the newer one"), "{why}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_servers_each_is_told_of_in_the_order_of_the_address_whichever_was_asked_last() {
+    let server = Server::start(ServerOptions::default());
+    server.ask("postgres", "CREATE ROLE guest NOLOGIN");
+    server.ask("postgres", "CREATE ROLE reader LOGIN");
+    server.ask("postgres", "ALTER ROLE reader SET default_transaction_read_only = on");
+    server.ask("postgres", "CREATE ROLE crowd LOGIN CONNECTION LIMIT 0");
+    let url = server.url("postgres");
+    let host = url.strip_prefix("postgres://postgres@").and_then(|url| url.strip_suffix("/postgres")).expect("a host");
+    let told = async |user: &str, hosts: [&str; 2]| {
+        let address = format!("postgres://{user}@{}/postgres", hosts.join(","));
+        refused(PostgresOptions::new(address, [1; 16], [1; 16])).await
+    };
+    let nobody = "127.0.0.1:1";
+    for (user, begins, why) in [
+        (
+            "guest",
+            "the PostgreSQL server refuses the address: ",
+            "is not permitted to log in (28000): put another user",
+        ),
+        ("reader", "the database cannot be reached: ", "database does not allow writes"),
+        ("crowd", "the database cannot be reached: ", "too many connections for role \"crowd\" (53300)"),
+    ] {
+        for hosts in [[host, nobody], [nobody, host]] {
+            let said = told(user, hosts).await;
+            let at = |words: &str| said.find(words).unwrap_or_else(|| panic!("{words}: {said}"));
+            let away = at("127.0.0.1:1: error connecting to server: ");
+            assert_eq!(at(why) < away, hosts[0] == host, "{said}");
+            assert!(said.contains(begins), "{said}");
+        }
+    }
+}
