@@ -5,8 +5,8 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
@@ -150,6 +150,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let mut dispatch = dispatching::dispatch_settings(&config)?;
     dispatch.who = nodes::who(&app, &data, listen, &config)?;
     let (egress, node) = (dispatch.egress(), dispatch.who.node);
+    app.node.get_or_init(|| node);
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let operator = operator_settings(&config, egress, dispatcher.clone(), handle.clone(), surroundings.log)?;
     let gate = operator.gate.clone();
@@ -306,6 +307,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         turns: Turns::default(),
         due: Bell::new(lanes),
         trouble: Trouble::default(),
+        node: OnceLock::new(),
         leaving: AtomicBool::new(false),
         walks: audit_chain::Walks::default(),
         exports: evidence::exports(),

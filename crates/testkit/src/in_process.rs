@@ -129,6 +129,7 @@ fn in_memory(clock: Clock) -> Result<App> {
         turns: Turns::default(),
         due: Bell::new(LaneSet::ALL),
         trouble: Trouble::default(),
+        node: std::sync::OnceLock::new(),
         leaving: AtomicBool::new(false),
         walks: Walks::default(),
         exports: evidence::exports(),

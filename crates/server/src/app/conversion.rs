@@ -10,16 +10,20 @@ use countersign_domain::ids::OrderId;
 use countersign_domain::money::Currency;
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::sentence::of_field;
-use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{ClaimKey, CommitError, MerchantRow};
 use countersign_store::conversion::{ConvertWrite, RateRow};
 use countersign_store::{ConvertStore as _, Store as _};
 
 use super::convert::describe_whole;
 use super::error::AppError;
+use super::late_changes::{LOOKS_MAX, nothing_comes};
 use super::rates;
 use super::turns::TurnKey;
 use super::{Actor, App};
+
+#[cfg(test)]
+mod tests;
 
 /// How long a quote is kept after its end, so that no node whose clock is a little behind misses one that it thinks good.
 const QUOTE_KEPT_MS: i64 = 60_000;
@@ -61,6 +65,8 @@ pub struct PriceAsk {
 
 /// Promises a merchant a price until the quote's end. The nonce is used up in the same batch.
 pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &ClaimKey) -> Result<Quote, AppError> {
+    // Before the rate is read: whatever holds this up, a quote never looks younger than a rate that came after its own.
+    let asked = app.clock.now();
     let found = way(app, &ask.sell, &ask.buy).await?;
     let refuse = |refused: PriceRefused| AppError::InvalidAmount(of_field(refused.field(), refused));
     // What no rate could make right is refused whether there is one or not.
@@ -70,10 +76,10 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
     let is_fresh = |way: &Way| !app.policy.prices.is_stale(&way.rate, app.clock.now());
     let way = found.filter(is_fresh).ok_or(AppError::NoRate)?;
     let (sold, bought) = price(way.rate.rate, way.direction, &way.rate.limits, ask.given).map_err(refuse)?;
-    let arrived = app.clock.now();
+    let prices = app.policy.prices;
+    let rate_ends = way.rate.updated_at.plus_ms(prices.rate_max_age_ms());
+    let is_kept_up = Guard::Before { instant: rate_ends, time: app.clock.source() };
     loop {
-        let now = app.clock.now();
-        let life = i64::try_from(app.policy.prices.quote_life.as_millis()).unwrap_or(i64::MAX);
         let quote = Quote {
             quote_id: format!("PAY-{}", app.chance.hex(QUOTE_ID_BYTES)),
             pair: way.rate.pair.clone(),
@@ -82,22 +88,24 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
             sell_amount: sold,
             buy_amount: bought,
             rate: way.rate.rate,
-            created_at: now,
-            expires_at: now.plus_ms(life),
+            created_at: asked,
+            expires_at: asked.plus_ms(prices.quote_life_ms()),
             order: None,
         };
         let write = ConvertWrite::AddQuote {
             tenant: owner.tenant,
             merchant: owner.no,
             quote: quote.clone(),
-            ended_before: now.plus_ms(-QUOTE_KEPT_MS),
+            ended_before: asked.plus_ms(-QUOTE_KEPT_MS),
         };
-        let writes = vec![Write::ClaimNonce(claim.clone()), Write::Convert(Box::new(write))];
+        let writes =
+            vec![Write::ClaimNonce(claim.clone()), Write::Convert(Box::new(write)), Write::Guard(is_kept_up.clone())];
         match app.store.commit(Batch(writes)).await {
             Ok(_) => return Ok(quote),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             // One of this merchant's that are kept has this id: another one is drawn.
-            Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)))) if app.may_decide_anew(arrived) => {}
+            Err(CommitError::Conflict(Conflict::Late(_))) => return Err(AppError::NoRate),
+            Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)))) if app.may_decide_anew(asked) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -153,24 +161,48 @@ pub async fn convert(
         let quote = match (accepted, quote) {
             (Ok(()), Some(quote)) => quote,
             (refused, quote) => {
-                // Another node may have made this very request's order since it was looked up.
-                if quote.is_some_and(|quote| quote.order.is_some())
-                    && let Some(order) = made_before(app, owner, asked, claim).await?
-                {
-                    return Ok(order);
-                }
-                return Err(refused.err().unwrap_or(QuoteRefused::Expired).into());
+                let refused = refused.err().unwrap_or(QuoteRefused::Expired);
+                return made_meanwhile(app, owner, asked, claim, quote, now).await?.ok_or_else(|| refused.into());
             }
         };
+        let in_time = Guard::Before { instant: quote.expires_at, time: app.clock.source() };
         let order = order_of(app, owner, quote, now)?;
-        match app.store.commit(Batch(writes(owner, asked, &order, claim, actor))).await {
+        let mut writes = writes(owner, asked, &order, claim, actor);
+        writes.push(Write::Guard(in_time));
+        match app.store.commit(Batch(writes)).await {
             Ok(_) => return Ok(order),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
-            // Another node was first with this request, or with this quote; or an order has this number: look again.
+            // Another node was first with this request, or with this quote; or the quote has ended; or an order has this number: look again.
             Err(CommitError::Conflict(_)) if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// The order that this request has made since it was looked up, on another node or in a batch that its caller did not wait for; none where it made
+/// none and never will by this quote: so the caller may take another one.
+async fn made_meanwhile(
+    app: &App,
+    owner: &MerchantRow,
+    asked: &Conversion,
+    claim: &ClaimKey,
+    mut quote: Option<Quote>,
+    now: UnixMillis,
+) -> Result<Option<ConvertOrder>, AppError> {
+    let (tenant, merchant) = (owner.tenant, owner.no);
+    for look in 1..=LOOKS_MAX {
+        // One that is not kept any more is used by nobody.
+        let Some(Quote { quote_id, expires_at, order, .. }) = quote else { return Ok(None) };
+        if order.is_some() {
+            return made_before(app, owner, asked, claim).await;
+        }
+        let unused = ConvertWrite::LeaveQuote { tenant, merchant, quote_id };
+        if now < expires_at || nothing_comes(app, Write::Convert(Box::new(unused)), expires_at, look).await? {
+            return Ok(None);
+        }
+        quote = app.store.quote(tenant, merchant, &asked.terms.quote_id).await?;
+    }
+    Err(AppError::Busy)
 }
 
 /// The order that this request made before; none where it is new. The same name with other content is refused.

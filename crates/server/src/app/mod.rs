@@ -4,6 +4,7 @@
 //! Invariant: who serves writes to the store here and in `dispatch` alone; beside them a deployment's beginning and end do, with nobody served
 //! (`run/initialise.rs`, `run/recover.rs`, `run/backup`).
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use countersign_domain::ids::TenantNo;
 use countersign_domain::time::{RuleZone, UnixMillis};
 use countersign_store::AnyStore;
 use countersign_store::contract::AuditRow;
+use countersign_store::nodes::NodeId;
 
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -37,6 +39,7 @@ pub mod forgotten_nonces;
 pub mod fresh;
 pub mod hints;
 pub mod identity;
+mod late_changes;
 pub mod master_key;
 pub mod nodes;
 pub mod noted_tolerance;
@@ -108,6 +111,8 @@ pub struct App {
     pub due: bell::Bell,
     /// Whether the store takes changes, as far as is known.
     pub trouble: trouble::Trouble,
+    /// Which node this is to others, once it serves; not known in a process that does not.
+    pub node: OnceLock<NodeId>,
     /// The node was told to stop, and serves for some time more so that a load balancer notices first.
     pub leaving: AtomicBool,
     /// Walks over the audit log that are under way.

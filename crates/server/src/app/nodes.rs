@@ -54,8 +54,10 @@ pub async fn until_all_know(app: &App) {
     if !app.store.is_shared() {
         return;
     }
-    // Nodes that are not alive by now count as well: one that was held up may go on.
-    let is_alone = app.store.nodes(0, 2).await.is_ok_and(|nodes| nodes.len() < 2);
+    // Nodes that are not alive by now count as well: one that was held up may go on. Which of them is this one is known by its id: its own row may
+    // be missing, and that of another one not.
+    let own = app.node.get();
+    let is_alone = app.store.nodes(0, 2).await.is_ok_and(|nodes| nodes.iter().all(|row| Some(&row.who.node) == own));
     if !is_alone {
         sleep(FRESH).await;
     }

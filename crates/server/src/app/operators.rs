@@ -116,8 +116,8 @@ impl TokenDigest {
 
 /// The token that has this digest, where it is known, not ended and not revoked.
 pub async fn authenticate(app: &App, digest: &TokenDigest) -> Result<Option<TokenRow>, AppError> {
-    let now = app.clock.now();
     let found = app.store.token(&digest.0).await?;
+    let now = app.clock.now();
     let found = found.filter(|token| token.is_live(now));
     if let Some(token) = &found {
         app.uses.token(&token.token_id, now);

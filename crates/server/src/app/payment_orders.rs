@@ -220,7 +220,7 @@ pub async fn close(
         let receiver = events::receiver(app, &before.client_id).await?;
         let mut change = telling::change(app, &receiver, &before, moved, now, actor);
         change.writes.push(Write::ClaimNonce(claim.clone()));
-        change.writes.extend(in_time(app, &before.order));
+        change.writes.extend(in_time(app, &before.order, step.to, now));
         if commit(app, change, arrived).await? {
             return Ok(());
         }
@@ -253,7 +253,7 @@ pub async fn advance(
         change.writes.extend(rests_on.map(Write::Guard));
         let made = (owner, change.row.clone());
         change.writes.extend(kept(keep, &made));
-        change.writes.extend(in_time(app, &before.order));
+        change.writes.extend(in_time(app, &before.order, step.to, now));
         if commit(app, change, arrived).await? {
             return Ok(made);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use countersign_domain::conversion::{Limits, Pair};
 use countersign_domain::money::Amount;
 use countersign_domain::time::{CLOCKS_APART_MS_MAX, UnixMillis};
-use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{CommitError, Cursor};
 use countersign_store::conversion::{ConvertWrite, RateRow};
 use countersign_store::{ConvertStore as _, Store as _, StoreError};
@@ -39,6 +39,16 @@ pub struct PricePolicy {
 }
 
 impl PricePolicy {
+    /// [`Self::quote_life`] in ms.
+    pub fn quote_life_ms(&self) -> i64 {
+        i64::try_from(self.quote_life.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// [`Self::rate_max_age`] in ms.
+    pub fn rate_max_age_ms(&self) -> i64 {
+        i64::try_from(self.rate_max_age.as_millis()).unwrap_or(i64::MAX)
+    }
+
     /// Whether a rate is too old to be quoted, or of a clock that was ahead: nobody knows how old that is, also when the time of it comes.
     pub fn is_stale(&self, rate: &RateRow, now: UnixMillis) -> bool {
         let age_ms = now.0.saturating_sub(rate.updated_at.0);
@@ -154,9 +164,17 @@ pub async fn tell_stale(app: &App) -> Result<u64, AppError> {
         let why = if age_ms < 0 { "it was put by a clock that was ahead" } else { "no newer rate was put" };
         let after = json!({"rate": row.rate.to_string(), "revision": revision, "why": why}).to_string();
         let audit = Actor::system().did(None, now, "rate.stale", &pair.to_string(), String::new(), after);
+        // The mark counts on every node, so a shared database judges it by its own time: that of one node may be behind for a moment.
+        let time = app.clock.source();
+        let is_so = if age_ms < 0 {
+            Guard::Before { instant: row.updated_at.plus_ms(-CLOCKS_APART_MS_MAX), time }
+        } else {
+            Guard::Reached { instant: row.updated_at.plus_ms(app.policy.prices.rate_max_age_ms()), time }
+        };
         let writes = vec![
             Write::Convert(Box::new(ConvertWrite::TellStale { pair: pair.clone(), revision })),
             Write::RecordAudit(Box::new(audit)),
+            Write::Guard(is_so),
         ];
         match app.store.commit(Batch(writes)).await {
             Ok(_) => {
@@ -168,7 +186,7 @@ pub async fn tell_stale(app: &App) -> Result<u64, AppError> {
                 }
                 told += 1;
             }
-            // Another node told, or a newer one came.
+            // Another node told, or a newer one came, or it is not so by the database's time.
             Err(CommitError::Conflict(_)) => {}
             Err(error) => return Err(error.into()),
         }

@@ -18,8 +18,8 @@ use super::identity::find_merchant;
 
 /// Orders of a page: what is read, held and written at a time.
 pub const PAGE: u32 = 500;
-/// How long after its last instant a month is waited for, in ms: an order is paid at an instant, and is stored within seconds of it.
-const SETTLE_MS: i64 = 60_000;
+/// How long after its last instant a month is waited for, in ms: an order is paid at an instant, and is stored within half of that, or not at all.
+pub const SETTLE_MS: i64 = 60_000;
 
 /// Sums of some orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

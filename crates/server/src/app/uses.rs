@@ -63,7 +63,8 @@ impl Tally {
         self.count.load(Ordering::Acquire).saturating_sub(noted)
     }
 
-    fn last(&self) -> Option<UnixMillis> {
+    /// The last one, by this process.
+    pub fn last(&self) -> Option<UnixMillis> {
         Some(UnixMillis(self.last.load(Ordering::Relaxed))).filter(|at| at.0 > 0)
     }
 }

@@ -105,6 +105,8 @@ impl Values {
 
 impl Dispatcher {
     pub(super) async fn deliver(&self, event: EventRow, fence: Fence) -> Ended {
+        // Before all that may change while the store is asked: where the callback goes, who signs it, and what time it is.
+        let order = self.must_wait_for(&event, self.app.clock.now()).await;
         let now = self.app.clock.now();
         let known = match self.app.known_application(&event.client_id).await {
             Ok(Some(known)) => known,
@@ -120,7 +122,7 @@ impl Dispatcher {
         let Some(url) = known.application.callback_url.as_deref().filter(|_| known.goes_out) else {
             return Box::pin(self.hold(&event, fence)).await;
         };
-        match self.must_wait_for(&event, now).await {
+        match order {
             Ok(None) => {}
             Ok(Some(behind)) => return Box::pin(self.defer(&event, fence, behind, now)).await,
             Err(error) => {

@@ -21,11 +21,11 @@ use hyper::header::HeaderMap;
 
 use super::Dispatcher;
 use super::attempt;
-use crate::app::Actor;
-use crate::app::callers::CallbackKeys;
+use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 use crate::app::delivery::HELD;
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, kept};
+use crate::app::{Actor, App};
 use crate::clock::ms_of;
 
 /// Its kind of business: a receiver that does not know it must take it all the same.
@@ -87,28 +87,49 @@ pub(super) fn refused(why: &str) -> AppError {
     AppError::CallbackNotTestable(why.to_owned())
 }
 
+/// Where a callback goes, what signs it, and when that was so.
+struct Addressed<'k> {
+    url: &'k str,
+    signing: &'k LiveKey,
+    next: Option<&'k LiveKey>,
+    now: UnixMillis,
+}
+
+/// Of an application, as it is now; or why none goes.
+fn addressed<'k>(app: &App, known: &'k KnownApplication) -> Result<Addressed<'k>, AppError> {
+    let Some(url) = known.application.callback_url.as_deref() else {
+        return Err(refused("the application has no callback_url: set one, and test again"));
+    };
+    if app.due.is_paused() {
+        return Err(refused(&format!("{HELD}, and test again")));
+    }
+    let now = app.clock.now();
+    let CallbackKeys { signing: Some(signing), next } = known.callback_keys(now) else {
+        return Err(refused("the application has no live secret to sign with: make one, and test again"));
+    };
+    Ok(Addressed { url, signing, next, now })
+}
+
 impl Dispatcher {
+    async fn testable(&self, client_id: &str) -> Result<Arc<KnownApplication>, AppError> {
+        let known = self.app.known_application(client_id).await?;
+        known.ok_or_else(|| AppError::NotFound(format!("no application has the client_id {client_id}")))
+    }
+
     /// Signs and sends a callback that tells of nothing. Refused where there is no URL, nothing to sign with, one under way, or where nothing may go out.
     pub async fn try_out(&self, client_id: &str, keep: &Keep<'_, Tried>, actor: &Actor) -> Result<Tried, AppError> {
         let app = &self.app;
-        let Some(known) = app.known_application(client_id).await? else {
-            return Err(AppError::NotFound(format!("no application has the client_id {client_id}")));
-        };
+        let known = self.testable(client_id).await?;
+        let now = addressed(app, &known)?.now;
         let row = &known.application;
-        let Some(url) = row.callback_url.as_deref() else {
-            return Err(refused("the application has no callback_url: set one, and test again"));
-        };
-        if app.due.is_paused() {
-            return Err(refused(&format!("{HELD}, and test again")));
-        }
-        let now = app.clock.now();
-        let CallbackKeys { signing: Some(signing), next } = known.callback_keys(now) else {
-            return Err(refused("the application has no live secret to sign with: make one, and test again"));
-        };
         let _place = self.trials.enter(row.no)?;
         let audit =
             actor.did(Some(row.tenant), now, "application.test_callback", client_id, String::new(), String::new());
         app.store.commit(Batch(vec![Write::RecordAudit(Box::new(audit))])).await?;
+        // As it is by now: that may have taken long.
+        let known = self.testable(client_id).await?;
+        let Addressed { url, signing, next, now } = addressed(app, &known)?;
+        let row = &known.application;
         let event = nothing(row, app.chance.sorted_id(now), &app.chance.hex(8), now);
         let letter = self.letter(&event, &known, signing, next, now);
         let headers = shown(&letter.headers);

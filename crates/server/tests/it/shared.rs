@@ -182,7 +182,7 @@ fn doctor_names_the_schema_that_a_search_path_leads_away_from() {
 async fn a_server_that_is_told_to_stop_before_it_serves_ends_at_once() {
     let database = Database::new().await;
     let place = ready(&database.url());
-    let holder = database.hold_steps().await;
+    let holder = database.hold_table("schema_step").await;
     let url = database.url();
     let mut command = place.command(&["serve", "--data", "data", "--config", "c.toml", "--database-url", &url]);
     let server = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");

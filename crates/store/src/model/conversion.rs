@@ -65,6 +65,11 @@ impl State {
             ConvertWrite::Execute { tenant, merchant, client_req_id, order } => {
                 self.execute((*tenant, *merchant), client_req_id, order)
             }
+            ConvertWrite::LeaveQuote { tenant, merchant, quote_id } => {
+                let quote = self.conversions.quotes.get(&(*merchant, quote_id.clone()));
+                let good = quote.is_some_and(|(of, quote)| of == tenant && quote.order.is_none());
+                guard(good, || Conflict::Moved(Key::Quote(quote_id.clone())))
+            }
         }
     }
 

@@ -77,6 +77,9 @@ pub(super) const QUOTES_FORGET: &str =
      FOR UPDATE SKIP LOCKED))";
 pub(super) const QUOTE_USE: &str = "UPDATE convert_quote SET order_id = $4
      WHERE tenant_no = $1 AND merchant_no = $2 AND quote_id = $3 AND order_id IS NULL RETURNING 1::bigint";
+// Where a batch that uses it has it, nobody waits: it is not there.
+pub(super) const QUOTE_UNUSED: &str = "SELECT 1::bigint FROM convert_quote
+     WHERE tenant_no = $1 AND merchant_no = $2 AND quote_id = $3 AND order_id IS NULL FOR SHARE SKIP LOCKED";
 // The order by its whole key: a join would leave the planner the choice of reading all of a tenant's.
 pub(super) const REQUEST: &str = concat!(
     "SELECT ",

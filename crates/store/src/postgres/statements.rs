@@ -282,6 +282,7 @@ statements! {
     QuoteInsert: texts::QUOTE_INSERT;
     QuotesForget: texts::QUOTES_FORGET;
     QuoteUse: texts::QUOTE_USE;
+    QuoteUnused: texts::QUOTE_UNUSED;
     RateInsert: texts::RATE_INSERT;
     RateUpdate: texts::RATE_UPDATE;
     RateTold: texts::RATE_TOLD;

@@ -48,6 +48,10 @@ impl Applier<'_> {
                 let good = self.kept.finds(Sql::QuoteUnused, params![merchant.0, order.quote_id, tenant.0])?;
                 guard(good, Conflict::Moved(Key::Quote(order.quote_id.clone())))
             }
+            ConvertWrite::LeaveQuote { tenant, merchant, quote_id } => {
+                let good = self.kept.finds(Sql::QuoteUnused, params![merchant.0, quote_id, tenant.0])?;
+                guard(good, Conflict::Moved(Key::Quote(quote_id.clone())))
+            }
         }
     }
 }
@@ -70,6 +74,7 @@ pub(super) fn write(kept: &mut Kept<'_>, write: &ConvertWrite) -> rusqlite::Resu
             kept.run(Sql::ConvertRequestInsert, params![tenant.0, merchant.0, client_req_id, id])?;
             kept.run(Sql::QuoteUse, params![merchant.0, order.quote_id, id]).map(|_| ())
         }
+        ConvertWrite::LeaveQuote { .. } => Ok(()),
     }
 }
 

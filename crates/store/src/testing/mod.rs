@@ -201,10 +201,16 @@ impl Database {
         (found.get(0), found.get(1))
     }
 
-    /// Forgets every node, as a failover to a server that never heard of one does, and takes no heartbeat until `refuse_no_more("node")`.
-    pub async fn unlist_nodes(&self) {
-        let unlist = "LOCK TABLE node IN ACCESS EXCLUSIVE MODE; DELETE FROM node; ALTER TABLE node ADD CONSTRAINT refused CHECK (false)";
-        self.client().await.batch_execute(unlist).await.expect("are forgotten");
+    /// Forgets every other node than this one, as a failover to a server that never heard of them does, and takes no heartbeat of theirs until
+    /// `refuse_no_more("node")`.
+    pub async fn list_only(&self, node: Option<[u8; 16]>) {
+        let is_it =
+            node.map_or_else(|| "false".to_owned(), |node| format!("node_id = '\\x{}'", crate::read::hex(&node)));
+        let unlist = format!(
+            "LOCK TABLE node IN ACCESS EXCLUSIVE MODE; DELETE FROM node WHERE NOT ({is_it});
+             ALTER TABLE node ADD CONSTRAINT refused CHECK ({is_it})"
+        );
+        self.client().await.batch_execute(&unlist).await.expect("are forgotten");
     }
 
     /// Ends every lease, as if all nodes had been stopped for longer than one.
@@ -213,10 +219,11 @@ impl Database {
         self.client().await.batch_execute(end).await.expect("are ended");
     }
 
-    /// Holds the table of the schema's steps, so that nobody can look at it, until what is given is dropped.
-    pub async fn hold_steps(&self) -> Client {
+    /// Holds a table, so that nobody can look at it, until what is given is dropped.
+    pub async fn hold_table(&self, table: &str) -> Client {
         let holder = self.client().await;
-        holder.batch_execute("BEGIN; LOCK TABLE schema_step IN ACCESS EXCLUSIVE MODE").await.expect("is held");
+        let lock = format!("BEGIN; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE");
+        holder.batch_execute(&lock).await.expect("is held");
         holder
     }
 
@@ -241,17 +248,31 @@ impl Database {
         holder
     }
 
-    /// Holds rates, so that nobody can look at them, until what is given is dropped.
-    pub async fn hold_rates(&self) -> Client {
-        let holder = self.client().await;
-        holder.batch_execute("BEGIN; LOCK TABLE pair_rate IN ACCESS EXCLUSIVE MODE").await.expect("are held");
-        holder
-    }
-
     /// Who holds payment orders closes them and lets them go.
     pub async fn close_orders(holder: Client) {
         let close = "UPDATE payment_order SET status = 'CLOSED', revision = revision + 1; COMMIT";
         holder.batch_execute(close).await.expect("are closed");
+    }
+
+    /// Holds quotes, as a commit on its way does, until what is given is dropped.
+    pub async fn hold_quotes(&self) -> Client {
+        let holder = self.client().await;
+        holder.batch_execute("BEGIN; SELECT FROM convert_quote FOR UPDATE").await.expect("are held");
+        holder
+    }
+
+    /// Who holds the one quote there is makes an order of it for a request, and lets it go.
+    pub async fn use_quote(holder: Client, client_req_id: &str) {
+        let order = format!(
+            "WITH q AS (UPDATE convert_quote SET order_id = 7 RETURNING *), o AS (
+                INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency, sell_amount, buy_amount, status,
+                    rate, quote_id, created_at, revision)
+                SELECT tenant_no, order_id, merchant_no, 1, sell_currency, buy_currency, sell_amount, buy_amount, 1,
+                    rate, quote_id, created_at, 1 FROM q)
+             INSERT INTO convert_request (tenant_no, merchant_no, client_req_id, order_id)
+             SELECT tenant_no, merchant_no, '{client_req_id}', order_id FROM q; COMMIT"
+        );
+        holder.batch_execute(&order).await.expect("is made");
     }
 
     /// Keeps everybody out who is kept out while a move runs, until what is given is dropped; none: somebody keeps moves out.

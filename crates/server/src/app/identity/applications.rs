@@ -315,8 +315,8 @@ pub(super) async fn decide_and_commit<T: Send>(
     let _turn = app.turns.take_soon(TurnKey::Application(client_id.to_owned())).await?;
     let arrived = app.clock.now();
     loop {
-        let now = app.clock.now();
         let view = find_application(app, client_id).await?;
+        let now = app.clock.now();
         let (writes, value) = decide(&view, now)?;
         let outcome = app.store.commit(Batch(writes)).await;
         // Whatever became of it: what is kept in memory may be old now. Deliveries that waited may be able to go.

@@ -233,7 +233,8 @@ async fn change_merchant(
     let _turn = app.turns.take_soon(TurnKey::Merchant(merchant_id.to_owned())).await?;
     let arrived = app.clock.now();
     loop {
-        let (now, before) = (app.clock.now(), find_merchant(app, merchant_id).await?);
+        let before = find_merchant(app, merchant_id).await?;
+        let now = app.clock.now();
         if before.kind != MerchantKind::Institution && (change.base_r.is_some() || change.base_f.is_some()) {
             let why = format_args!("is of institutions alone, and {merchant_id} is none");
             return Err(AppError::InvalidParameter(of_field("base_rate", why)));

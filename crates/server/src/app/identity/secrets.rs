@@ -308,7 +308,11 @@ pub async fn retire_secret(
     let of = all.iter().zip(usages).find(|(row, _)| row.secret_id == secret_id);
     let usage = of.map(|(_, usage)| usage).unwrap_or_default();
     decide_and_commit(app, client_id, |view, now| {
-        if let Some(why) = in_use(find(view, secret_id)?, &view.secrets, usage, now) {
+        let row = find(view, secret_id)?;
+        // Somebody may have begun to use it while this waited for its turn.
+        let seen = app.uses.tally(secret_id).last();
+        let usage = Usage { last_used_at: usage.last_used_at.max(row.last_used_at).max(seen), ..usage };
+        if let Some(why) = in_use(row, &view.secrets, usage, now) {
             return Err(AppError::SecretInUse(why.sentence(secret_id)));
         }
         revocation(view, now, secret_id, "secret.retire", keep, actor)

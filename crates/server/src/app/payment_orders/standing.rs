@@ -2,31 +2,24 @@
 //!
 //! Every answer says that a pending order has expired from its expire time on, whether that is noted already or not. A move that was decided in
 //! time may still be on its way then. So a move out of pending is applied only before the expire time ([`in_time`]), and whoever would say that an
-//! order has expired first sees that no move of it is on its way; who cannot see that within a second says so. Nothing is written for that, and
-//! nobody waits for a row. For both the time is the database's where there is one: the clocks of nodes differ by some ms.
-
-use std::time::Duration;
+//! order has expired first sees that no move of it is on its way ([`nothing_comes`]); who cannot see that within a second says so.
 
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
 use countersign_domain::time::UnixMillis;
-use countersign_store::Store as _;
-use countersign_store::batch::{Batch, Guard, Write};
-use countersign_store::contract::CommitError;
+use countersign_store::batch::{Guard, Write};
 use countersign_store::payment_order::{OrderName, PaymentOrderRow, PaymentOrders as _};
-use tokio::time::sleep;
 
 use super::{App, AppError};
-use crate::app::trouble::NoChanges;
+use crate::app::late_changes::{LOOKS_MAX, nothing_comes};
+use crate::app::statements::SETTLE_MS;
 
-/// How often an order is looked at that somebody is moving: for a second, about.
-const LOOKS_MAX: u32 = 10;
-/// Between the first and the second look; each is longer than the one before it.
-const LOOK_PAUSE: Duration = Duration::from_millis(20);
-
-/// What a move out of `before` rests on: that the order has not expired when it is applied.
-pub(super) fn in_time(app: &App, before: &PaymentOrder) -> Option<Write> {
-    let may_expire = before.status == PaymentStatus::Pending;
-    may_expire.then(|| Write::Guard(Guard::Before { instant: before.expires_at, time: app.clock.source() }))
+/// What a move out of `before`, decided at `now`, rests on when it is applied: that the order has not expired; of a payment also that the statement
+/// of its month is still waited for, whatever held it up.
+pub(super) fn in_time(app: &App, before: &PaymentOrder, to: PaymentStatus, now: UnixMillis) -> Option<Write> {
+    let expires = (before.status == PaymentStatus::Pending).then_some(before.expires_at);
+    let settles = (to == PaymentStatus::Paid).then(|| now.plus_ms(SETTLE_MS / 2));
+    let ends = expires.into_iter().chain(settles).min();
+    ends.map(|instant| Write::Guard(Guard::Before { instant, time: app.clock.source() }))
 }
 
 /// Whether an order that was read as pending has expired since: what was refused then was refused too soon.
@@ -43,19 +36,13 @@ pub(super) async fn as_it_stands(
     for look in 1..=LOOKS_MAX {
         let (now, read) = (app.clock.now(), row.order.status);
         row.order.status = row.order.status_at(now);
-        // Where the one node of a file refuses changes nothing comes. What a disk that hangs has not answered may.
-        let nothing_comes = || !app.store.is_shared() && app.trouble.why_not_ready() == Some(NoChanges::Refused);
-        if row.order.status == read || nothing_comes() {
+        if row.order.status == read {
             return Ok((row, now));
         }
         let (tenant, merchant, id) = (row.tenant, row.merchant, row.order.prepay_id);
         let as_read = Guard::PaymentOrder { tenant, merchant, id, revision: row.order.revision };
-        let is_over = Guard::Reached { instant: row.order.expires_at, time: app.clock.source() };
-        match app.store.commit(Batch(vec![Write::Guard(as_read), Write::Guard(is_over)])).await {
-            Ok(_) => return Ok((row, now)),
-            // It has moved, or somebody is about to move it, or may still; or nobody knows whether nothing was written.
-            Err(CommitError::Conflict(_) | CommitError::Unknown) => sleep(LOOK_PAUSE * look).await,
-            Err(error) => return Err(error.into()),
+        if nothing_comes(app, Write::Guard(as_read), row.order.expires_at, look).await? {
+            return Ok((row, now));
         }
         let found = app.store.payment_order(tenant, merchant, OrderName::Prepay(id)).await?;
         row = found.ok_or(AppError::OrderNotFound)?;
@@ -66,7 +53,7 @@ pub(super) async fn as_it_stands(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use countersign_domain::payment_order::Step;
     use countersign_store::payment_order::Received;
@@ -77,6 +64,8 @@ mod tests {
     use super::*;
     use crate::app::fixtures::{Deployment, application, claim, nobody, ordered};
     use crate::app::identity::find_application;
+    use crate::app::late_changes::LOOK_PAUSE;
+    use crate::app::trouble::NoChanges;
     use crate::clock::Clock;
 
     struct Shop {
@@ -128,6 +117,27 @@ mod tests {
         }
         let shown = show(&shop.app, shop.order.order.prepay_id).await.expect("is there");
         assert_eq!((shown.row.order.status, shown.moves), (PaymentStatus::Expired, Vec::new()));
+        Deployment::close(&shop.app);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_payment_that_was_decided_before_the_statement_was_complete_and_waits_beyond_it_is_refused() {
+        let shop = Shop::open().await;
+        let id = shop.order.order.prepay_id;
+        let to = |to| Step { to, actual_amount: None, transact_at: None };
+        advance(&shop.app, id, to(PaymentStatus::Process), &|_| None, &nobody()).await.expect("it does not expire now");
+        for (waits_ms, is_paid) in [(SETTLE_MS / 2, false), (SETTLE_MS / 2 - 1, true)] {
+            let held = shop.deployment.database().hold_orders().await;
+            let app = shop.app.clone();
+            let paid =
+                tokio::spawn(async move { advance(&app, id, to(PaymentStatus::Paid), &|_| None, &nobody()).await });
+            shop.deployment.database().somebody_waits().await;
+            shop.deployment.clock.advance_ms(waits_ms);
+            drop(held);
+            let answer = paid.await.expect("ends");
+            let is_busy = matches!(answer, Err(AppError::Busy));
+            assert_eq!((answer.is_ok(), is_busy), (is_paid, !is_paid), "{waits_ms}: {answer:?}");
+        }
         Deployment::close(&shop.app);
     }
 

@@ -189,6 +189,22 @@ pub async fn an_order_is_made_of_a_merchants_own_quote_only(store: Any) {
     commit(&*store, by(TENANT, SUB)).await;
 }
 
+pub async fn a_quote_is_left_where_it_is_the_merchants_and_not_used_and_nothing_is_written(store: Any) {
+    commit(&*store, vec![add_quote(quote("PAY-1", 30))]).await;
+    let leave = |tenant, merchant, quote_id: &str| {
+        let quote_id = quote_id.to_owned();
+        vec![Write::Convert(Box::new(ConvertWrite::LeaveQuote { tenant, merchant, quote_id }))]
+    };
+    let moved = |quote_id: &str| Conflict::Moved(Key::Quote(quote_id.to_owned()));
+    commit(&*store, leave(TENANT, SUB, "PAY-1")).await;
+    assert_eq!(quote_of(&store, "PAY-1").await, Some(quote("PAY-1", 30)));
+    assert_eq!(conflict(&*store, leave(TENANT, INSTITUTION, "PAY-1")).await, moved("PAY-1"));
+    assert_eq!(conflict(&*store, leave(OTHER_TENANT, OTHER, "PAY-1")).await, moved("PAY-1"));
+    assert_eq!(conflict(&*store, leave(TENANT, SUB, "PAY-2")).await, moved("PAY-2"));
+    commit(&*store, vec![execute("req", 7, "PAY-1")]).await;
+    assert_eq!(conflict(&*store, leave(TENANT, SUB, "PAY-1")).await, moved("PAY-1"));
+}
+
 pub async fn of_64_with_one_request_at_once_one_makes_an_order(store: Any) {
     let mut quotes: Vec<Write> = (0..64).map(|n| add_quote(quote(&format!("PAY-{n:02}"), 30))).collect();
     quotes.push(add_quote(quote("PAY-one", 30)));

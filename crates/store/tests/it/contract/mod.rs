@@ -189,6 +189,7 @@ contract! {
         quotes_that_ended_are_forgotten_a_few_with_each_new_one,
         an_order_uses_its_quote_up_and_answers_its_request_for_ever,
         an_order_is_made_of_a_merchants_own_quote_only,
+        a_quote_is_left_where_it_is_the_merchants_and_not_used_and_nothing_is_written,
         of_64_with_one_request_at_once_one_makes_an_order,
         every_state_of_an_order_is_in_its_history,
         orders_are_listed_by_number_in_pages_that_look_at_so_many,

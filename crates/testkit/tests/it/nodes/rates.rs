@@ -22,7 +22,7 @@ async fn a_rate_that_is_put_while_another_node_waits_to_look_at_it_is_fresh() {
     let actor = Actor { name: "token:tok_test".to_owned(), source: String::new(), request_id: String::new() };
     // The look begins 3 s before the rate is put, and its read waits until after that.
     put(&puts, &wanted, &|_| None, &actor).await.expect("is put");
-    let holder = fleet.database.hold_rates().await;
+    let holder = fleet.database.hold_table("pair_rate").await;
     let looking = tokio::spawn({
         let looks = looks.clone();
         async move { tell_stale(&looks).await }

@@ -137,6 +137,7 @@ impl House {
             turns: Turns::default(),
             due: Bell::new(LaneSet::ALL),
             trouble: Trouble::default(),
+            node: std::sync::OnceLock::new(),
             leaving: AtomicBool::new(false),
             walks: Walks::default(),
             exports: evidence::exports(),

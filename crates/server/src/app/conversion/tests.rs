@@ -1,0 +1,138 @@
+use std::sync::Arc;
+
+use countersign_domain::money::Amount;
+use countersign_store::contract::ApplicationView;
+use countersign_store::testing::Database;
+use rust_decimal::Decimal;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::*;
+use crate::app::fixtures::{Deployment, application, claim, nobody};
+use crate::app::identity::find_application;
+use crate::app::late_changes::LOOK_PAUSE;
+use crate::app::payment_orders::currency;
+
+/// A merchant who has been promised a price.
+struct Promised {
+    deployment: Deployment,
+    app: Arc<App>,
+    of: ApplicationView,
+    quote: Quote,
+}
+
+impl Promised {
+    async fn on(deployment: Deployment) -> Self {
+        let app = deployment.open().await;
+        let client_id = application(&app, "till", None).await;
+        let of = find_application(&app, &client_id).await.expect("is there");
+        let [sell, buy] = ["GT", "USDT"].map(|code| currency("currency", code).expect("a currency"));
+        let pair = Pair::of(sell.clone(), buy.clone()).expect("two");
+        let wanted = rates::Wanted { pair, rate: Decimal::from(9), limits: Limits::default() };
+        rates::put(&app, &wanted, &|_| None, &nobody()).await.expect("is put");
+        let given = Given::Sell(Amount::from_decimal(Decimal::ONE).expect("an amount"));
+        let ask = PriceAsk { sell, buy, given };
+        let claimed = claim(&of.application, "price", app.clock.now());
+        let quote = preview(&app, &of.merchant, &ask, &claimed).await.expect("is promised");
+        Self { deployment, app, of, quote }
+    }
+
+    /// `ms` after the quote's end.
+    fn is_over(&self, ms: i64) {
+        self.app.clock.advance_ms(self.quote.expires_at.0 + ms - self.app.clock.now().0);
+    }
+
+    /// The request `r` for the quote, in a call of its own.
+    fn asks(&self, nonce: &str) -> JoinHandle<Result<ConvertOrder, AppError>> {
+        let (app, of, quote) = (self.app.clone(), self.of.clone(), self.quote.clone());
+        let claimed = claim(&of.application, nonce, app.clock.now());
+        let terms = Terms {
+            quote_id: quote.quote_id,
+            sell_currency: quote.sell_currency,
+            buy_currency: quote.buy_currency,
+            sell_amount: quote.sell_amount,
+            buy_amount: quote.buy_amount,
+        };
+        let asked = Conversion { client_req_id: "r".to_owned(), terms };
+        tokio::spawn(async move { convert(&app, &of.merchant, &asked, &claimed, &nobody()).await })
+    }
+}
+
+fn has_ended(answer: &Result<ConvertOrder, AppError>) -> bool {
+    matches!(answer, Err(AppError::Quote(QuoteRefused::Expired)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_was_accepted_in_time_and_waits_beyond_the_quotes_end_makes_no_order() {
+    let promised = Promised::on(Deployment::on_postgres().await).await;
+    promised.is_over(-1);
+    let held = promised.deployment.database().hold_quotes().await;
+    let asked = promised.asks("late");
+    promised.deployment.database().somebody_waits().await;
+    promised.is_over(0);
+    drop(held);
+    let answer = asked.await.expect("ends");
+    assert!(has_ended(&answer), "{answer:?}");
+    let found = promised.app.store.convert_request(promised.of.merchant.tenant, promised.of.merchant.no, "r").await;
+    assert_eq!(found.expect("reads"), None);
+    Deployment::close(&promised.app);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_told_that_a_quote_has_ended_while_an_order_of_it_is_on_its_way() {
+    for (by, is_own) in [("r", true), ("another", false)] {
+        let promised = Promised::on(Deployment::on_postgres().await).await;
+        let held = promised.deployment.database().hold_quotes().await;
+        promised.is_over(1);
+        let mut asked = promised.asks("again");
+        assert!(timeout(LOOK_PAUSE * 5, &mut asked).await.is_err(), "nobody knows yet");
+        Database::use_quote(held, by).await;
+        let answer = asked.await.expect("ends");
+        assert_eq!((answer.is_ok(), has_ended(&answer)), (is_own, !is_own), "{by}: {answer:?}");
+        Deployment::close(&promised.app);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_cannot_see_that_no_order_of_an_ended_quote_is_on_its_way_says_so() {
+    let promised = Promised::on(Deployment::on_postgres().await).await;
+    let _held = promised.deployment.database().hold_quotes().await;
+    promised.is_over(1);
+    let answer = promised.asks("again").await.expect("ends");
+    assert!(matches!(answer, Err(AppError::Busy)), "{answer:?}");
+    Deployment::close(&promised.app);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_price_that_waits_until_its_rate_is_too_old_is_not_promised_and_begins_when_it_was_asked_for() {
+    let promised = Promised::on(Deployment::on_postgres().await).await;
+    let (app, max_age_ms) = (&promised.app, promised.app.policy.prices.rate_max_age_ms());
+    for (nonce, waits_ms, is_promised) in [("in time", max_age_ms - 1, true), ("late", 1, false)] {
+        let held = promised.deployment.database().hold_table("convert_quote").await;
+        let (asked, claimed) = (app.clock.now(), claim(&promised.of.application, nonce, app.clock.now()));
+        let quote = promised.quote.clone();
+        let ask =
+            PriceAsk { sell: quote.sell_currency, buy: quote.buy_currency, given: Given::Sell(quote.sell_amount) };
+        let (at, owner) = (app.clone(), promised.of.merchant.clone());
+        let priced = tokio::spawn(async move { preview(&at, &owner, &ask, &claimed).await });
+        promised.deployment.database().somebody_waits().await;
+        app.clock.advance_ms(waits_ms);
+        drop(held);
+        match priced.await.expect("ends") {
+            Ok(quote) => assert_eq!((quote.created_at, true), (asked, is_promised)),
+            Err(refused) => assert!(matches!(refused, AppError::NoRate) && !is_promised, "{refused:?}"),
+        }
+    }
+    Deployment::close(app);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unused_quote_that_has_ended_is_told_to_have_ended() {
+    for deployment in Deployment::on_each_store().await {
+        let promised = Promised::on(deployment).await;
+        promised.is_over(0);
+        let answer = promised.asks("late").await.expect("ends");
+        assert!(has_ended(&answer), "{answer:?}");
+        Deployment::close(&promised.app);
+    }
+}
