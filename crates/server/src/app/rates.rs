@@ -20,6 +20,9 @@ use super::operators::{Keep, kept};
 use super::turns::TurnKey;
 use super::{Actor, App};
 
+#[cfg(test)]
+mod tests;
+
 /// How often a node looks for rates that have become too old.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Rates that are asked for at once.
