@@ -107,8 +107,9 @@ async fn whoever_cannot_see_that_no_order_of_an_ended_quote_is_on_its_way_says_s
 async fn a_price_that_waits_until_its_rate_is_too_old_is_not_promised_and_begins_when_it_was_asked_for() {
     let promised = Promised::on(Deployment::on_postgres().await).await;
     let (app, max_age_ms) = (&promised.app, promised.app.policy.prices.rate_max_age_ms());
-    for (nonce, waits_ms, is_promised) in [("in time", max_age_ms - 1, true), ("late", 1, false)] {
-        let held = promised.deployment.database().hold_table("convert_quote").await;
+    // The one waits for its rate, the other one for its commit.
+    for (nonce, table, waits_ms) in [("in time", "pair_rate", max_age_ms - 1), ("late", "convert_quote", 1)] {
+        let held = promised.deployment.database().hold_table(table).await;
         let (asked, claimed) = (app.clock.now(), claim(&promised.of.application, nonce, app.clock.now()));
         let quote = promised.quote.clone();
         let ask =
@@ -119,8 +120,8 @@ async fn a_price_that_waits_until_its_rate_is_too_old_is_not_promised_and_begins
         app.clock.advance_ms(waits_ms);
         drop(held);
         match priced.await.expect("ends") {
-            Ok(quote) => assert_eq!((quote.created_at, true), (asked, is_promised)),
-            Err(refused) => assert!(matches!(refused, AppError::NoRate) && !is_promised, "{refused:?}"),
+            Ok(quote) => assert_eq!((nonce, quote.created_at), ("in time", asked)),
+            Err(refused) => assert!(nonce == "late" && matches!(refused, AppError::NoRate), "{nonce}: {refused:?}"),
         }
     }
     Deployment::close(app);
