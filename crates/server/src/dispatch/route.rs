@@ -123,7 +123,12 @@ impl Proxy {
                 return Err(format!("the proxy {self} gave an answer whose head is too large"));
             }
             if tcp.read_buf(&mut head).await.map_err(broken)? == 0 {
-                return Err(format!("the proxy {self} closed the connection without an answer"));
+                let gave = match status(&head) {
+                    _ if head.is_empty() => "closed the connection without an answer",
+                    Some(_) => "closed the connection within its answer",
+                    None => "gave an answer that is not HTTP",
+                };
+                return Err(format!("the proxy {self} {gave}"));
             }
         };
         match status(&head) {
