@@ -364,6 +364,18 @@ pub enum Guard {
     },
 }
 
+impl Batch {
+    /// Whether all of it is a look: nothing of it is to be kept.
+    pub(crate) fn only_looks(&self) -> bool {
+        let looks = |write: &Write| match write {
+            Write::Guard(_) => true,
+            Write::Convert(write) => matches!(**write, ConvertWrite::LeaveQuote { .. }),
+            _ => false,
+        };
+        self.0.iter().all(looks)
+    }
+}
+
 impl Guard {
     /// Whether the time that it is about is the database's own, so that nodes whose clocks differ are of one mind.
     pub(crate) fn asks_the_database(&self) -> bool {

@@ -7,7 +7,7 @@ use countersign_domain::conversion::{
 };
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
-use countersign_domain::money::Currency;
+use countersign_domain::money::{Amount, Currency};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::sentence::of_field;
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
@@ -65,21 +65,14 @@ pub struct PriceAsk {
 
 /// Promises a merchant a price until the quote's end. The nonce is used up in the same batch.
 pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &ClaimKey) -> Result<Quote, AppError> {
-    // Before the rate is read: whatever holds this up, a quote never looks younger than a rate that came after its own.
-    let asked = app.clock.now();
-    let found = way(app, &ask.sell, &ask.buy).await?;
-    let refuse = |refused: PriceRefused| AppError::InvalidAmount(of_field(refused.field(), refused));
-    // What no rate could make right is refused whether there is one or not.
-    let (direction, limits) =
-        found.as_ref().map_or((Direction::SellsBase, Limits::default()), |way| (way.direction, way.rate.limits));
-    possible(direction, &limits, ask.given).map_err(refuse)?;
-    let is_fresh = |way: &Way| !app.policy.prices.is_stale(&way.rate, app.clock.now());
-    let way = found.filter(is_fresh).ok_or(AppError::NoRate)?;
-    let (sold, bought) = price(way.rate.rate, way.direction, &way.rate.limits, ask.given).map_err(refuse)?;
-    let prices = app.policy.prices;
-    let rate_ends = way.rate.updated_at.plus_ms(prices.rate_max_age_ms());
-    let is_kept_up = Guard::Before { instant: rate_ends, time: app.clock.source() };
+    let arrived = app.clock.now();
     loop {
+        // Before the rate is read: whatever holds this up, a quote never looks younger than a rate that came after its own.
+        let asked = app.clock.now();
+        let (way, sold, bought) = priced(app, ask).await?;
+        let expires_at = asked.plus_ms(app.policy.prices.quote_life_ms());
+        let rate_ends = way.rate.updated_at.plus_ms(app.policy.prices.rate_max_age_ms());
+        let is_good = Guard::Before { instant: expires_at.min(rate_ends), time: app.clock.source() };
         let quote = Quote {
             quote_id: format!("PAY-{}", app.chance.hex(QUOTE_ID_BYTES)),
             pair: way.rate.pair.clone(),
@@ -89,7 +82,7 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
             buy_amount: bought,
             rate: way.rate.rate,
             created_at: asked,
-            expires_at: asked.plus_ms(prices.quote_life_ms()),
+            expires_at,
             order: None,
         };
         let write = ConvertWrite::AddQuote {
@@ -98,17 +91,30 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
             quote: quote.clone(),
             ended_before: asked.plus_ms(-QUOTE_KEPT_MS),
         };
-        let writes =
-            vec![Write::ClaimNonce(claim.clone()), Write::Convert(Box::new(write)), Write::Guard(is_kept_up.clone())];
+        let writes = vec![Write::ClaimNonce(claim.clone()), Write::Convert(Box::new(write)), Write::Guard(is_good)];
         match app.store.commit(Batch(writes)).await {
             Ok(_) => return Ok(quote),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
-            // One of this merchant's that are kept has this id: another one is drawn.
-            Err(CommitError::Conflict(Conflict::Late(_))) => return Err(AppError::NoRate),
-            Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)))) if app.may_decide_anew(asked) => {}
+            // One of this merchant's that are kept has this id, and another one is drawn; or what was read of the rate is over by now.
+            Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)) | Conflict::Late(_)))
+                if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// By what a price is made now, what is sold and what is bought.
+async fn priced(app: &App, ask: &PriceAsk) -> Result<(Way, Amount, Amount), AppError> {
+    let found = way(app, &ask.sell, &ask.buy).await?;
+    let refuse = |refused: PriceRefused| AppError::InvalidAmount(of_field(refused.field(), refused));
+    // What no rate could make right is refused whether there is one or not.
+    let (direction, limits) =
+        found.as_ref().map_or((Direction::SellsBase, Limits::default()), |way| (way.direction, way.rate.limits));
+    possible(direction, &limits, ask.given).map_err(refuse)?;
+    let is_fresh = |way: &Way| !app.policy.prices.is_stale(&way.rate, app.clock.now());
+    let way = found.filter(is_fresh).ok_or(AppError::NoRate)?;
+    let (sold, bought) = price(way.rate.rate, way.direction, &way.rate.limits, ask.given).map_err(refuse)?;
+    Ok((way, sold, bought))
 }
 
 /// The way from one currency to the other, whether its rate is fresh or not; none: there is no pair. Where the back end has put two pairs of
@@ -180,7 +186,7 @@ pub async fn convert(
 }
 
 /// The order that this request has made since it was looked up, on another node or in a batch that its caller did not wait for; none where it made
-/// none and never will by this quote: so the caller may take another one.
+/// none by this quote, and none is on its way: so the caller may take another one.
 async fn made_meanwhile(
     app: &App,
     owner: &MerchantRow,
@@ -191,11 +197,10 @@ async fn made_meanwhile(
 ) -> Result<Option<ConvertOrder>, AppError> {
     let (tenant, merchant) = (owner.tenant, owner.no);
     for look in 1..=LOOKS_MAX {
-        // One that is not kept any more is used by nobody.
-        let Some(Quote { quote_id, expires_at, order, .. }) = quote else { return Ok(None) };
-        if order.is_some() {
+        // One that is used, or not kept any more, is used by nobody from now on: its order can be seen.
+        let Some(Quote { quote_id, expires_at, .. }) = quote.filter(|quote| quote.order.is_none()) else {
             return made_before(app, owner, asked, claim).await;
-        }
+        };
         let unused = ConvertWrite::LeaveQuote { tenant, merchant, quote_id };
         if now < expires_at || nothing_comes(app, Write::Convert(Box::new(unused)), expires_at, look).await? {
             return Ok(None);

@@ -107,8 +107,9 @@ impl Dispatcher {
     pub(super) async fn deliver(&self, event: EventRow, fence: Fence) -> Ended {
         // Before all that may change while the store is asked: where the callback goes, who signs it, and what time it is.
         let order = self.must_wait_for(&event, self.app.clock.now()).await;
+        let known = self.app.known_application(&event.client_id).await;
         let now = self.app.clock.now();
-        let known = match self.app.known_application(&event.client_id).await {
+        let known = match known {
             Ok(Some(known)) => known,
             Ok(None) => {
                 tracing::error!(event.id = %event.event_id, client_id = %event.client_id, "A callback's application is not there");

@@ -123,10 +123,11 @@ impl Proxy {
                 return Err(format!("the proxy {self} gave an answer whose head is too large"));
             }
             if tcp.read_buf(&mut head).await.map_err(broken)? == 0 {
-                let gave = match status(&head) {
-                    _ if head.is_empty() => "closed the connection without an answer",
-                    Some(_) => "closed the connection within its answer",
-                    None => "gave an answer that is not HTTP",
+                let begins = head.len().min(HTTP.len());
+                let gave = match &head[..begins] {
+                    [] => "closed the connection without an answer",
+                    begun if HTTP.starts_with(begun) => "closed the connection within its answer",
+                    _ => "gave an answer that is not HTTP",
                 };
                 return Err(format!("the proxy {self} {gave}"));
             }
@@ -145,9 +146,12 @@ impl Proxy {
     }
 }
 
+/// How every answer begins.
+const HTTP: &[u8] = b"HTTP/1.";
+
 /// The status of a head that begins `HTTP/1.x 200`.
 fn status(head: &[u8]) -> Option<u16> {
-    let rest = head.strip_prefix(b"HTTP/1.")?;
+    let rest = head.strip_prefix(HTTP)?;
     let digits = rest.get(2..5).filter(|_| rest[0].is_ascii_digit() && rest[1] == b' ')?;
     let is_end = rest.get(5).is_some_and(|sign| matches!(sign, b' ' | b'\r'));
     std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| is_end && *status >= 100)

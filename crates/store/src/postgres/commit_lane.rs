@@ -337,6 +337,11 @@ impl CommitLane {
         let applied = applied.await;
         let (claims, committed) = (std::mem::take(&mut alone.claims), std::mem::take(&mut alone.committed));
         let failure = match applied {
+            // The locks that it took are given back by that, too.
+            Ok(Ok(())) if job.batch.only_looks() => {
+                self.connections.roll_back(session).await;
+                return Ok(Ok(committed));
+            }
             Ok(Ok(())) => match self.commit(session, &[]).await {
                 Commit::Done(_) => return Ok(Ok(committed)),
                 Commit::Failed(failure) => failure,

@@ -19,7 +19,7 @@ pub(super) fn unreached(why: &str) -> String {
 pub(super) struct Misses {
     /// By the host's place in the address: where it is, and why.
     of: BTreeMap<usize, (String, String)>,
-    refuses: bool,
+    refuses: usize,
     /// Whether one answered and is not the deployment's server: it is named also where it is the only one.
     is_another: bool,
 }
@@ -38,16 +38,18 @@ impl Misses {
 
     /// A server that does not take the address: no waiting makes that right.
     pub(super) fn refuses(&mut self, host: usize, place: String, why: String) {
-        self.refuses = true;
+        self.refuses += 1;
         self.is_away(host, place, why);
     }
 
     /// All of it, in the order of the address.
     pub(super) fn told(self) -> String {
+        // One that is away may let us in when it is back.
+        let is_final = self.refuses == self.of.len() && self.refuses > 0;
         let is_named = self.is_another || self.of.len() > 1;
         let said = self.of.into_values().map(|(place, why)| if is_named { format!("{place}: {why}") } else { why });
         let said = said.collect::<Vec<_>>().join("; ");
-        if self.refuses { format!("{REFUSES}: {said}") } else { unreached(&said) }
+        if is_final { format!("{REFUSES}: {said}") } else { unreached(&said) }
     }
 }
 

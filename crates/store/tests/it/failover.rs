@@ -227,21 +227,19 @@ async fn of_several_servers_each_is_told_of_in_the_order_of_the_address_whicheve
         refused(PostgresOptions::new(address, [1; 16], [1; 16])).await
     };
     let nobody = "127.0.0.1:1";
-    for (user, begins, why) in [
-        (
-            "guest",
-            "the PostgreSQL server refuses the address: ",
-            "is not permitted to log in (28000): put another user",
-        ),
-        ("reader", "the database cannot be reached: ", "database does not allow writes"),
-        ("crowd", "the database cannot be reached: ", "too many connections for role \"crowd\" (53300)"),
+    for (user, why) in [
+        ("guest", "is not permitted to log in (28000): put another user"),
+        ("reader", "database does not allow writes"),
+        ("crowd", "too many connections for role \"crowd\" (53300)"),
     ] {
         for hosts in [[host, nobody], [nobody, host]] {
             let said = told(user, hosts).await;
             let at = |words: &str| said.find(words).unwrap_or_else(|| panic!("{words}: {said}"));
             let away = at("127.0.0.1:1: error connecting to server: ");
             assert_eq!(at(why) < away, hosts[0] == host, "{said}");
-            assert!(said.contains(begins), "{said}");
+            assert!(said.contains("the database cannot be reached: "), "one of them may be back soon: {said}");
         }
     }
+    let said = told("guest", [host, host]).await;
+    assert!(said.contains("the PostgreSQL server refuses the address: "), "both refuse it: {said}");
 }

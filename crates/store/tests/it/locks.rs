@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
+use countersign_store::conversion::ConvertWrite;
 use countersign_store::testing::Database;
 use countersign_store::{CommitError, PostgresStore, Store};
 use tokio::task::JoinSet;
@@ -82,4 +83,29 @@ async fn a_repeatable_change_that_rests_on_an_application_beside_changes_of_it_w
     callers.join_all().await;
     drop((one, two));
     assert_eq!(rings(&database).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_only_looks_waits_for_no_disk_and_for_nobody_who_is_about_to_change_what_it_looks_at() {
+    let (database, [one, _two]) = two_nodes().await;
+    commit(&*one, vec![add_quote(quote("PAY-1", 30))]).await;
+    let look = || {
+        let (merchant, quote_id) = (SUB, "PAY-1".to_owned());
+        let leave = Write::Convert(Box::new(ConvertWrite::LeaveQuote { tenant: TENANT, merchant, quote_id }));
+        vec![leave, unchanged(1)]
+    };
+    let client = database.client().await;
+    let marks = async || {
+        let sum = "SELECT coalesce(sum(mark), 0)::bigint FROM commit_mark";
+        client.query_one(sum, &[]).await.expect("reads").get::<_, i64>(0)
+    };
+    let before = marks().await;
+    for _ in 0..3 {
+        commit(&*one, look()).await;
+    }
+    assert_eq!(marks().await, before, "nothing was committed");
+    let _held = database.hold_quotes().await;
+    assert_eq!(conflict(&*one, look()).await, Conflict::Moved(Key::Quote("PAY-1".to_owned())));
+    commit(&*one, vec![audit("something")]).await;
+    assert_ne!(marks().await, before, "a change is");
 }

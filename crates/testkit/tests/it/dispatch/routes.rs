@@ -103,6 +103,7 @@ async fn what_a_proxy_does_wrong_is_told_with_its_name() {
         (say("HTTP/1.1 407 Who are you?\r\n\r\n"), "wants credentials (407)"),
         (say("SSH-2.0-x\r\n\r\n"), "gave an answer that is not HTTP"),
         (say("SSH-2.0-x\r\n"), "gave an answer that is not HTTP"),
+        (say("HTTP/1.1 20"), "closed the connection within its answer"),
         (say("HTTP/1.1 200 OK\r\n"), "closed the connection within its answer"),
         (say("HTTP/1.1 200 OK\r\n\r\nand more"), "sent more than the answer to CONNECT"),
         (say(""), "closed the connection without an answer"),
