@@ -430,7 +430,16 @@ fn at_machine<T>(config: &Config, act: impl AsyncFnOnce(&Machine) -> anyhow::Res
                 Ok(()) => act(&machine).await,
                 Err(refused) => Err(refused),
             };
-        machine.close(outcome)
+        // Nothing was to be written, so what was found out holds however the database is closed.
+        match outcome {
+            Ok(found) => {
+                if let Err(error) = machine.close(Ok(())) {
+                    eprintln!("countersign: {error:#}; what was read holds all the same");
+                }
+                Ok(found)
+            }
+            refused @ Err(_) => machine.close(refused),
+        }
     })
 }
 

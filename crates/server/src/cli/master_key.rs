@@ -62,7 +62,7 @@ impl MasterKey {
         let mut total = 0;
         let mut unreadable = std::collections::BTreeSet::new();
         let last = loop {
-            let answer = direct.send(&Call::new(Method::POST, "/master-key/rewrap"))?;
+            let answer = direct.send(&Call { goes_on: true, ..Call::new(Method::POST, "/master-key/rewrap") })?;
             let done: Outcome = serde_json::from_str(accepted(&answer)?).context("the answer cannot be read")?;
             total += done.rewrapped;
             unreadable.extend(done.unreadable.iter().cloned());

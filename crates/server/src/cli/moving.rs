@@ -93,7 +93,11 @@ pub fn run(args: &MoveArgs, environment: &BTreeMap<String, String>) -> anyhow::R
         // Nothing is lost, and nothing has to be undone.
         let goes_on = matches!(error, MoveError::Store(StoreError::Unavailable(_)));
         let said = anyhow::Error::from(error);
-        said.context(if goes_on { "not moved; run the same command again, it goes on" } else { "not moved" })
+        said.context(if goes_on {
+            "not moved; when that is mended, run the same command again: it goes on where it was"
+        } else {
+            "not moved"
+        })
     })?;
     super::say(&if args.json { as_json(&report) } else { in_words(&report, &data) })?;
     Ok(ExitCode::SUCCESS)

@@ -82,12 +82,14 @@ pub struct Call {
     pub columns: &'static [&'static str],
     /// The `Idempotency-Key` of a change.
     pub key: Option<String>,
+    /// Whether doing it again goes on where it was.
+    pub goes_on: bool,
 }
 
 impl Call {
     /// A call without query, body and columns.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), query: Vec::new(), body: Vec::new(), columns: &[], key: None }
+        Self { method, path: path.into(), query: Vec::new(), body: Vec::new(), columns: &[], key: None, goes_on: false }
     }
 
     /// A list.
@@ -120,8 +122,9 @@ impl Call {
 
     /// What to do where it may have been done without an answer that says so.
     fn then(&self) -> String {
+        let look = if self.goes_on { "run it again, it goes on where it was" } else { "look before you do it again" };
         self.key.as_ref().map_or_else(
-            || "look before you do it again".to_owned(),
+            || look.to_owned(),
             |key| format!("the same command with --idempotency-key {key} does it once, and says what came of it"),
         )
     }

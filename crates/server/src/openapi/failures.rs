@@ -171,7 +171,9 @@ pub const fn what_to_do(code: Code) -> &'static str {
         Code::RoleNotAllowed => "Use a token of the role that the call needs.",
         Code::AlreadyExists => "Choose another id, or make room as the message says.",
         Code::IdempotencyKeyReused => "Send a new key with a new request.",
-        Code::SecretInUse => "Do what the message says about who uses it. A secret can be revoked whoever does.",
+        Code::SecretInUse => {
+            "Do what the message says about who uses it. A secret can be revoked whoever does; a re-wrap waits for the node that the message names."
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use aws_lc_rs::digest;
 use countersign_domain::time::rfc3339;
 use countersign_store::sqlite::MoveMark;
 use countersign_store::{SqliteStore, StoreError, backup};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::database::moved_to;
@@ -204,9 +205,18 @@ impl NameLock {
         let path = beside(to, "lock")?;
         let unusable = || format!("{} cannot be locked", path.display());
         loop {
-            let opened = OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).open(&path);
+            // What stands in its place and leads elsewhere would have root make a file there.
+            let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+            let opened = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .mode(FILE_MODE)
+                .custom_flags(no_link)
+                .open(&path);
             let cannot_be_made = || format!("{} cannot be made", to.display());
-            let file = opened.with_context(|| if path.exists() { unusable() } else { cannot_be_made() })?;
+            let file =
+                opened.with_context(|| if path.symlink_metadata().is_ok() { unusable() } else { cannot_be_made() })?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {

@@ -94,12 +94,17 @@ pub async fn compare_key(config: &Config, vault: &Vault, kept: &Settings<'_>) ->
         bail!(no_deployment(config));
     }
     let stored = stored(kept, MASTER_KEY_ID).await?;
+    let (is, keep) = match vault.previous_id() {
+        None => (format!("key id {}", vault.key_id()), "the old one"),
+        Some(previous) => {
+            (format!("key id {}, and {previous} of master_key_previous", vault.key_id()), "that of the wanted id")
+        }
+    };
     ensure!(
         vault.knows(&stored),
-        "this is not the master key of the deployment in {} (key id {}, wanted {stored}): bring the right master.key back; \
-         where secrets are to be sealed under a new one, name the old one as master_key_previous beside it",
-        place(config),
-        vault.key_id()
+        "this is not the master key of the deployment in {} ({is}, wanted {stored}): bring the right master.key back; \
+         where secrets are to be sealed under a new one, name {keep} as master_key_previous beside it",
+        place(config)
     );
     vault.seal_with(&stored);
     Ok(())

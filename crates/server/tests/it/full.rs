@@ -181,3 +181,45 @@ fn a_deployment_that_is_made_on_a_disk_that_is_full_by_then_shows_its_token() {
     assert!(said.starts_with(wanted) && said.contains("is initialised already"), "{said}");
     assert!(lines[2].starts_with("Operator token ") && code == Some(0), "{shown}{said}");
 }
+
+/// The binary with arguments where no file may grow beyond `bytes`; a write beyond it is refused and ends nothing.
+fn with_files_up_to(place: &Place, bytes: u32, arguments: &[&str]) -> std::process::Output {
+    let inner = place.command(arguments);
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("trap '' XFSZ; exec prlimit --fsize={bytes} \"$@\""), "sh"]);
+    command.arg(inner.get_program()).args(inner.get_args()).current_dir(place.path(""));
+    command.output().expect("sh runs")
+}
+
+#[test]
+fn what_an_audit_log_comes_to_is_told_where_the_database_cannot_be_closed_in_order() {
+    let place = Place::fresh();
+    if place.has_database() {
+        return;
+    }
+    let token = place.init()["operator_token"].as_str().expect("a token").to_owned();
+    let mut serving = place.serve(&[]);
+    for n in 0..20 {
+        assert_eq!(make(&serving, &token, &format!("m{n}")), 200);
+    }
+    // What it has written stands in the log beside the database.
+    serving.signal("-KILL");
+    serving.ends_within(PATIENCE);
+    drop(serving);
+    let bytes = |name: &str| std::fs::metadata(place.data().join(name)).expect("is there").len();
+    assert!(bytes("countersign.db-wal") > 0);
+    let out = with_files_up_to(&place, 32_768, &["audit", "verify", "--data", "data"]);
+    let (said, told) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(told.contains("the database could not be closed in order"), "{said}\n{told}");
+    assert!(said.contains("holds") && out.status.success(), "{said}\n{told}");
+}
+
+#[test]
+fn a_link_in_the_place_of_a_backups_lock_leads_nowhere() {
+    let place = Place::fresh();
+    place.init();
+    std::os::unix::fs::symlink("elsewhere", place.path("copy.lock")).expect("is made");
+    let (_, told) = place.ends(&["backup", "copy", "--data", "data"], 1);
+    assert!(told.contains("copy.lock cannot be locked"), "{told}");
+    assert!(!place.path("elsewhere").exists() && !place.path("copy").exists());
+}

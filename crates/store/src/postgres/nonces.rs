@@ -3,6 +3,8 @@
 //! Invariant: nobody hears `Fresh` from [`crate::Store::settle`], and no batch with a claim is acknowledged, before the row that this
 //! claim inserted is committed. A reservation is local: of two nodes that reserve the same nonce, only one can settle or commit it.
 
+use std::sync::atomic::AtomicU32;
+
 use countersign_domain::time::UnixMillis;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -17,12 +19,14 @@ use crate::window::{ClaimHash, Seen, Undo, Window};
 pub(super) struct Nonces {
     key: [u8; 16],
     window: Window,
+    /// Purges in a row that failed.
+    pub(super) misses: AtomicU32,
 }
 
 impl Nonces {
     pub(super) fn new(key: [u8; 16], horizon: i64) -> Self {
         // Nothing is unknowable: what was acknowledged is in the database.
-        Self { key, window: Window::new(horizon, i64::MIN) }
+        Self { key, window: Window::new(horizon, i64::MIN), misses: AtomicU32::new(0) }
     }
 
     pub(super) fn hash(&self, claim: &ClaimKey) -> ClaimHash {

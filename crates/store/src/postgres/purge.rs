@@ -1,5 +1,7 @@
 //! What is done to the table of nonces as a whole: its key is made, its horizon raised, its old rows deleted.
 
+use std::sync::atomic::Ordering;
+
 use countersign_domain::time::UnixMillis;
 use tokio::time::timeout;
 use tokio_postgres::Row;
@@ -20,8 +22,11 @@ use crate::contract::StoreError;
 const NONCES_PER_DELETE: i64 = 2000;
 /// Lanes that committed nothing for so long are gone, and with them whoever could ask for their marks.
 const MARK_LIFE_S: i64 = 86_400;
-/// While the horizon is waited for, nobody claims: not for long, then. It is tried again soon.
-const HORIZON_PATIENCE: &str = "SET LOCAL lock_timeout = '1s'";
+/// While the horizon is waited for, nobody claims, on any node: not for long, then. It is tried again soon.
+const HORIZON_PATIENCE: &str = "SET LOCAL lock_timeout = '250ms'";
+/// So often in a row it is tried like that. Where no commit is that quick, as with a standby far away, the horizon would never be raised else.
+const SHORT_TRIES: u32 = 10;
+const HORIZON_PATIENCE_MAX: &str = "SET LOCAL lock_timeout = '1s'";
 
 /// Prepared with the connection.
 pub(super) const HOUSE: &[Sql] = &[Sql::HorizonLock, Sql::HorizonRaise, Sql::MarksForget, Sql::NoncesForget];
@@ -75,17 +80,24 @@ pub(super) async fn purge(
             Ok(())
         }
         Err(failure) => {
+            nonces.misses.fetch_add(1, Ordering::Relaxed);
             connections.after(session, &failure);
             Err(failure.refusal())
         }
     }
 }
 
+/// How long the horizon is waited for after so many tries in a row without it.
+const fn patience(misses: u32) -> &'static str {
+    if misses < SHORT_TRIES { HORIZON_PATIENCE } else { HORIZON_PATIENCE_MAX }
+}
+
 /// Whether the horizon was raised.
 async fn purge_on(session: &Session, limits: Limits, nonces: &Nonces, horizon: i64) -> Result<bool, Failure> {
     let raises = horizon > nonces.horizon();
     if raises {
-        let rows = answered(limits, raise(session, &horizon)).await?;
+        let rows = answered(limits, raise(session, patience(nonces.misses.load(Ordering::Relaxed)), &horizon)).await?;
+        nonces.misses.store(0, Ordering::Relaxed);
         let raised = rows.get(3).and_then(|rows| rows.first()).ok_or_else(missing)?;
         nonces.raise_horizon(Fields::new(raised, "replay", 0, 0).int()?);
     }
@@ -101,10 +113,10 @@ async fn purge_on(session: &Session, limits: Limits, nonces: &Nonces, horizon: i
 }
 
 /// Sent at once, so that a node that stands still in the middle does not keep the others from claiming.
-fn raise<'a>(session: &'a Session, horizon: &'a i64) -> Vec<Step<'a>> {
+fn raise<'a>(session: &'a Session, patience: &'static str, horizon: &'a i64) -> Vec<Step<'a>> {
     vec![
         session.word("BEGIN"),
-        session.word(HORIZON_PATIENCE),
+        session.word(patience),
         // Waits for the transactions that claim; from here until the commit none begins.
         session.step(Sql::HorizonLock, Vec::new()),
         session.step(Sql::HorizonRaise, vec![horizon]),
@@ -116,5 +128,16 @@ async fn answered(limits: Limits, steps: Vec<Step<'_>>) -> Result<Vec<Vec<Row>>,
     match timeout(limits.commit(), in_order(steps)).await {
         Ok(rows) => rows.map_err(|(_, error)| Failure::new(&error)),
         Err(_) => Err(Failure::silent()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_horizon_is_waited_for_shortly_until_that_has_not_sufficed_for_a_minute() {
+        assert!([0, 1, SHORT_TRIES - 1].iter().all(|misses| patience(*misses) == HORIZON_PATIENCE));
+        assert!([SHORT_TRIES, u32::MAX].iter().all(|misses| patience(*misses) == HORIZON_PATIENCE_MAX));
     }
 }

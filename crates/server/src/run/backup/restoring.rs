@@ -260,8 +260,11 @@ impl Work {
             MoveError::Store(error @ StoreError::Unfit(_)) => self.unless_damaged(error.into()).context("not restored"),
             MoveError::Store(error) => {
                 let goes_on = matches!((&error, mark), (StoreError::Unavailable(_), Ok(Some(_))));
-                let then =
-                    if goes_on { "not restored; run the same command again, it goes on" } else { "not restored" };
+                let then = if goes_on {
+                    "not restored; when that is mended, run the same command again: it goes on where it was"
+                } else {
+                    "not restored"
+                };
                 anyhow!(cause(&error)).context(then)
             }
         }
