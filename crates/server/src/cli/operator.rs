@@ -418,6 +418,15 @@ mod tests {
     }
 
     #[test]
+    fn whoever_lost_an_answer_is_told_whether_to_look_or_to_go_on() {
+        let call = Call::new(Method::POST, "/master-key/rewrap");
+        assert_eq!(call.then(), "look before you do it again");
+        assert_eq!(Call { goes_on: true, ..call.clone() }.then(), "run it again, it goes on where it was");
+        let keyed = Call { key: Some("k".to_owned()), ..call };
+        assert!(keyed.then().starts_with("the same command with --idempotency-key k "), "{}", keyed.then());
+    }
+
+    #[test]
     fn a_call_is_written_with_its_query_escaped_and_its_numbers_untouched() {
         let call = Call::new(Method::POST, format!("/merchants/{}/x", escaped("a b/ü")))
             .query("client_id", Some("a&b".to_owned()))

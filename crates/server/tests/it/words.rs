@@ -346,3 +346,17 @@ fn a_damaged_database_is_named_by_every_command_that_reads_it() {
         assert_eq!(said, wanted, "{word}");
     }
 }
+
+#[test]
+fn a_previous_master_key_that_is_not_the_deployments_either_is_told_by_its_id() {
+    let [place, other, third] = std::array::from_fn(|_| Place::fresh());
+    for place in [&place, &other, &third] {
+        place.init();
+    }
+    let [new, old] = [&other, &third].map(|place| place.path("data/master.key").display().to_string());
+    let settings = format!("master_key_file = \"{new}\"\nmaster_key_previous_file = \"{old}\"\n");
+    std::fs::write(place.path("keys.toml"), settings).expect("is written");
+    let said = refused(&place, &["serve", "--data", "data", "--config", "keys.toml"]);
+    assert!(said.contains(" of master_key_previous, wanted "), "{said}");
+    assert!(said.ends_with("name that of the wanted id as master_key_previous beside it"), "{said}");
+}
