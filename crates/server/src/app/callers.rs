@@ -6,8 +6,8 @@
 //! [`LIVE_SECRETS_MAX`] sealed secrets opened, whether anybody needs them or not.
 //!
 //! Invariant: where other nodes change the same applications, nothing is accepted by what is kept unless a look at the directory of changes
-//! began less than [`FRESH`] ago at which this node was listed. Without one, the store is asked for every request. So what was disabled or revoked anywhere is refused here
-//! within a second, also by a process that was stopped meanwhile.
+//! began less than [`FRESH`] ago at which this node was listed. Without one, the store is asked for every request. So what was disabled or
+//! revoked anywhere is refused here within a second, also by a process that was stopped meanwhile.
 
 use std::collections::HashMap;
 use std::fmt;
