@@ -294,6 +294,7 @@ impl Write {
                 Guard::Setting { .. }
                 | Guard::RuleHead { .. }
                 | Guard::PaymentOrder { .. }
+                | Guard::UnusedQuote { .. }
                 | Guard::Before { .. }
                 | Guard::Reached { .. },
             ) => None,
@@ -347,6 +348,15 @@ pub enum Guard {
         /// The revision it had.
         revision: i64,
     },
+    /// The quote is the merchant's and not used, and no batch is about to use it.
+    UnusedQuote {
+        /// Tenant of the merchant.
+        tenant: TenantNo,
+        /// Whom it is promised.
+        merchant: MerchantNo,
+        /// Which.
+        quote_id: String,
+    },
     /// An instant has not come yet: what was decided does not hold from then on. It belongs behind the writes that it is about, so that it
     /// is looked at when they wait for nobody any more.
     Before {
@@ -362,18 +372,6 @@ pub enum Guard {
         /// What time it is when the batch is applied.
         time: TimeSource,
     },
-}
-
-impl Batch {
-    /// Whether all of it is a look: nothing of it is to be kept.
-    pub(crate) fn only_looks(&self) -> bool {
-        let looks = |write: &Write| match write {
-            Write::Guard(_) => true,
-            Write::Convert(write) => matches!(**write, ConvertWrite::LeaveQuote { .. }),
-            _ => false,
-        };
-        self.0.iter().all(looks)
-    }
 }
 
 impl Guard {

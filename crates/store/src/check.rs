@@ -39,7 +39,9 @@ fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::Reassess { tenant, .. }
         | Write::Redeliver { tenant, .. }
         | Write::SendNow { tenant, .. }
-        | Write::Guard(Guard::RuleHead { tenant, .. } | Guard::PaymentOrder { tenant, .. }) => Some(*tenant),
+        | Write::Guard(
+            Guard::RuleHead { tenant, .. } | Guard::PaymentOrder { tenant, .. } | Guard::UnusedQuote { tenant, .. },
+        ) => Some(*tenant),
         Write::Redelivery(write) => Some(write.of().0),
         Write::Convert(write) => write.tenant(),
         Write::PaymentOrder(write) => Some(write.row().tenant),

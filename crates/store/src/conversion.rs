@@ -82,15 +82,6 @@ pub enum ConvertWrite {
         /// The order; its revision is 1.
         order: ConvertOrder,
     },
-    /// Writes nothing. Guard: the quote is the merchant's, not used, and no batch is about to use it.
-    LeaveQuote {
-        /// Tenant of the merchant.
-        tenant: TenantNo,
-        /// Whom it is promised.
-        merchant: MerchantNo,
-        /// The quote's id.
-        quote_id: String,
-    },
 }
 
 impl ConvertWrite {
@@ -98,9 +89,7 @@ impl ConvertWrite {
     pub(crate) const fn tenant(&self) -> Option<TenantNo> {
         match self {
             Self::PutRate(_) | Self::TellStale { .. } => None,
-            Self::AddQuote { tenant, .. } | Self::Execute { tenant, .. } | Self::LeaveQuote { tenant, .. } => {
-                Some(*tenant)
-            }
+            Self::AddQuote { tenant, .. } | Self::Execute { tenant, .. } => Some(*tenant),
         }
     }
 
@@ -115,7 +104,6 @@ impl ConvertWrite {
                 (!begins).then_some("a quote begins unused, and is not too old to be kept")
             }
             Self::Execute { order, .. } => (order.revision != 1).then_some("a convert order begins at revision 1"),
-            Self::LeaveQuote { .. } => None,
         }
     }
 }

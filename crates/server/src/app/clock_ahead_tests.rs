@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_domain::conversion::{Given, Limits, Pair, QuoteRefused, Terms};
+use countersign_domain::conversion::{Given, Limits, Pair, QuoteRefused};
 use countersign_domain::money::Amount;
 use countersign_domain::payment_order::{PaymentStatus, PrepayId, Step};
 use countersign_domain::rules::{Markup, RuleAsk, RuleVersion};
@@ -13,7 +13,7 @@ use rust_decimal::Decimal;
 use super::callers::CallbackKeys;
 use super::conversion::{Conversion, PriceAsk, convert, preview};
 use super::error::AppError;
-use super::fixtures::{Deployment, application, claim, nobody, ordered};
+use super::fixtures::{Deployment, application, claim, nobody, ordered, terms_of};
 use super::identity::{
     NewApplication, NewMerchant, Standing, create_application, create_merchant, find_application, find_merchant,
     list_secrets, rotate_secret,
@@ -147,14 +147,7 @@ async fn a_quote_of_a_clock_that_was_ahead_is_not_good_for_as_long_as_that_was()
         let quote = preview(&app, &of.merchant, &ask, &claim(&of.application, nonce, app.clock.now())).await;
         let quote = quote.expect("is promised");
         app.clock.advance_ms(-back_ms);
-        let terms = Terms {
-            quote_id: quote.quote_id,
-            sell_currency: quote.sell_currency,
-            buy_currency: quote.buy_currency,
-            sell_amount: quote.sell_amount,
-            buy_amount: quote.buy_amount,
-        };
-        let asked = Conversion { client_req_id: nonce.to_owned(), terms };
+        let asked = Conversion { client_req_id: nonce.to_owned(), terms: terms_of(quote) };
         let claim = claim(&of.application, &format!("{nonce}-2"), app.clock.now());
         convert(&app, &of.merchant, &asked, &claim, &nobody()).await
     };

@@ -201,8 +201,8 @@ async fn made_meanwhile(
         let Some(Quote { quote_id, expires_at, .. }) = quote.filter(|quote| quote.order.is_none()) else {
             return made_before(app, owner, asked, claim).await;
         };
-        let unused = ConvertWrite::LeaveQuote { tenant, merchant, quote_id };
-        if now < expires_at || nothing_comes(app, Write::Convert(Box::new(unused)), expires_at, look).await? {
+        let unused = Guard::UnusedQuote { tenant, merchant, quote_id };
+        if now < expires_at || nothing_comes(app, unused, expires_at, look).await? {
             return Ok(None);
         }
         quote = app.store.quote(tenant, merchant, &asked.terms.quote_id).await?;

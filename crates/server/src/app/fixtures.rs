@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use countersign_domain::conversion::{Quote, Terms};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
 use countersign_domain::payment_order::{Content, PaymentKind};
@@ -172,6 +173,12 @@ pub async fn dead_many(app: &App, client_id: &str, count: usize) {
         let writes = some.iter().flat_map(|event| [Write::EnqueueEvent(Arc::new(event.clone())), dies(event)]);
         app.store.commit(Batch(writes.collect())).await.expect("are recorded");
     }
+}
+
+/// What is asked for by whoever takes a quote as it is.
+pub fn terms_of(quote: Quote) -> Terms {
+    let Quote { quote_id, sell_currency, buy_currency, sell_amount, buy_amount, .. } = quote;
+    Terms { quote_id, sell_currency, buy_currency, sell_amount, buy_amount }
 }
 
 /// Its use of a nonce.

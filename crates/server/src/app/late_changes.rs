@@ -24,13 +24,13 @@ pub const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// One look, of [`LOOKS_MAX`]: whether nothing comes any more that was decided before `end`. `as_read` is a guard that holds as long as the
 /// row is as it was read, and no batch is about to change it. Where something may come, this takes the pause before the next look.
-pub async fn nothing_comes(app: &App, as_read: Write, end: UnixMillis, look: u32) -> Result<bool, AppError> {
+pub async fn nothing_comes(app: &App, as_read: Guard, end: UnixMillis, look: u32) -> Result<bool, AppError> {
     // Where the one node of a file refuses changes nothing comes. What a disk that hangs has not answered may.
     if !app.store.is_shared() && app.trouble.why_not_ready() == Some(NoChanges::Refused) {
         return Ok(true);
     }
     let is_over = Guard::Reached { instant: end, time: app.clock.source() };
-    match app.store.commit(Batch(vec![as_read, Write::Guard(is_over)])).await {
+    match app.store.commit(Batch(vec![Write::Guard(as_read), Write::Guard(is_over)])).await {
         Ok(_) => Ok(true),
         // It has changed, or somebody is about to change it, or may still; or nobody knows whether nothing was written.
         Err(CommitError::Conflict(_) | CommitError::Unknown) => {

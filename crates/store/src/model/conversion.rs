@@ -65,11 +65,6 @@ impl State {
             ConvertWrite::Execute { tenant, merchant, client_req_id, order } => {
                 self.execute((*tenant, *merchant), client_req_id, order)
             }
-            ConvertWrite::LeaveQuote { tenant, merchant, quote_id } => {
-                let quote = self.conversions.quotes.get(&(*merchant, quote_id.clone()));
-                let good = quote.is_some_and(|(of, quote)| of == tenant && quote.order.is_none());
-                guard(good, || Conflict::Moved(Key::Quote(quote_id.clone())))
-            }
         }
     }
 
@@ -80,6 +75,11 @@ impl State {
         for (_, of, id) in old.into_iter().take(QUOTES_FORGOTTEN_MAX) {
             self.conversions.quotes.remove(&(of, id));
         }
+    }
+
+    pub(super) fn is_unused(&self, tenant: TenantNo, merchant: MerchantNo, quote_id: &str) -> bool {
+        let quote = self.conversions.quotes.get(&(merchant, quote_id.to_owned()));
+        quote.is_some_and(|(of, quote)| *of == tenant && quote.order.is_none())
     }
 
     fn execute(

@@ -234,6 +234,10 @@ impl State {
                 let stored = rows.find(|row| is_it(row)).map(|row| row.order.revision);
                 guard(stored == Some(*revision), || Conflict::Moved(Key::PaymentOrder(*id)))
             }
+            Guard::UnusedQuote { tenant, merchant, quote_id } => {
+                let good = self.is_unused(*tenant, *merchant, quote_id);
+                guard(good, || Conflict::Moved(Key::Quote(quote_id.clone())))
+            }
             Guard::Before { instant, time } => guard(time.now(None) < *instant, || Conflict::Late(*instant)),
             Guard::Reached { instant, time } => guard(time.now(None) >= *instant, || Conflict::Early(*instant)),
         }

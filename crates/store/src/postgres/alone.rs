@@ -244,17 +244,16 @@ impl<'a> Alone<'a> {
                 let found = self.run(Sql::SecretRewrap, &[secret_id, from, key_id, sealed]).await?;
                 guard(&found, Conflict::Moved(Key::Secret(secret_id.clone())))
             }
-            Write::Guard(Guard::Setting { name, value }) => {
-                let found = self.run(Sql::SettingIs, &[name, value]).await?;
-                guard(&found, Conflict::Moved(Key::Setting(name.clone())))
-            }
+            Write::Guard(about) => match self.rests_on(about).await {
+                Some(holds) => holds,
+                None => self.grouped(write).await,
+            },
             Write::ClaimNonce(_)
             | Write::AppendRule { .. }
             | Write::PaymentOrder(_)
             | Write::EnqueueEvent(_)
             | Write::RecordAttempt { .. }
-            | Write::RecordAudit(_)
-            | Write::Guard(_) => self.grouped(write).await,
+            | Write::RecordAudit(_) => self.grouped(write).await,
         }
     }
 

@@ -21,6 +21,7 @@ use super::dial::Dial;
 use super::fault::{Failure, Trouble};
 use super::group::{Ask, Judge};
 use super::limits::Limits;
+use super::looks::only_looks;
 use super::nonces::Nonces;
 use super::pipeline::in_order;
 use super::plan::{Grouped, Numbers, Statement, grouped, read_numbers, step};
@@ -338,7 +339,7 @@ impl CommitLane {
         let (claims, committed) = (std::mem::take(&mut alone.claims), std::mem::take(&mut alone.committed));
         let failure = match applied {
             // The locks that it took are given back by that, too.
-            Ok(Ok(())) if job.batch.only_looks() => {
+            Ok(Ok(())) if only_looks(&job.batch) => {
                 self.connections.roll_back(session).await;
                 return Ok(Ok(committed));
             }

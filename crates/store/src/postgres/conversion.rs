@@ -37,10 +37,6 @@ impl Alone<'_> {
             ConvertWrite::Execute { tenant, merchant, client_req_id, order } => {
                 self.execute((*tenant, *merchant), client_req_id, order).await
             }
-            ConvertWrite::LeaveQuote { tenant, merchant, quote_id } => {
-                let found = self.run(Sql::QuoteUnused, &[&tenant.0, &merchant.0, quote_id]).await?;
-                guard(&found, Conflict::Moved(Key::Quote(quote_id.clone())))
-            }
         }
     }
 

@@ -82,8 +82,8 @@ impl Ask {
                     ask.payees.extend(write.paid_by_rule().map(|_| payee(write)));
                     ask.orders.add(write);
                 }
-                // Batches with the second run alone.
-                Grouped::Audit(_) | Grouped::Guard(Guard::Setting { .. }) => {}
+                // Batches with such a guard run alone.
+                Grouped::Audit(_) | Grouped::Guard(Guard::Setting { .. } | Guard::UnusedQuote { .. }) => {}
                 Grouped::Guard(guard @ (Guard::Before { .. } | Guard::Reached { .. })) => {
                     ask.time |= guard.asks_the_database();
                 }
@@ -383,6 +383,7 @@ impl<'a> Judge<'a> {
             Guard::Before { instant, time } => guard(time.now(self.seen.now) < *instant, Conflict::Late(*instant)),
             Guard::Reached { instant, time } => guard(time.now(self.seen.now) >= *instant, Conflict::Early(*instant)),
             Guard::Setting { name, .. } => guard(false, Conflict::Moved(Key::Setting(name.clone()))),
+            Guard::UnusedQuote { quote_id, .. } => guard(false, Conflict::Moved(Key::Quote(quote_id.clone()))),
         }
     }
 

@@ -27,6 +27,7 @@ mod identity_texts;
 mod incumbent;
 mod lane_texts;
 mod limits;
+mod looks;
 pub(crate) mod moving;
 mod nodes;
 mod nonces;

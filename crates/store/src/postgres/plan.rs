@@ -393,7 +393,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         | Write::PutSetting { .. }
         | Write::MoveSetting { .. }
         | Write::RewrapSecret { .. }
-        | Write::Guard(Guard::Setting { .. }) => None,
+        | Write::Guard(Guard::Setting { .. } | Guard::UnusedQuote { .. }) => None,
     }
 }
 

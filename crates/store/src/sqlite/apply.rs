@@ -84,7 +84,10 @@ const fn family(write: &Write) -> u32 {
         Write::InsertApplication(_) | Write::UpdateApplication(_) | Write::Guard(Guard::Application { .. }) => 1 << 3,
         Write::InsertSecret(_) | Write::UpdateSecret(_) | Write::RewrapSecret { .. } => 1 << 4,
         Write::InsertToken(_) | Write::RevokeToken { .. } => 1 << 5,
-        Write::InsertConvertOrder { .. } | Write::MoveConvertOrder { .. } | Write::Convert(_) => 1 << 6,
+        Write::InsertConvertOrder { .. }
+        | Write::MoveConvertOrder { .. }
+        | Write::Convert(_)
+        | Write::Guard(Guard::UnusedQuote { .. }) => 1 << 6,
         Write::PaymentOrder(_) => 1 << 11 | 1 << 12,
         Write::Guard(Guard::PaymentOrder { .. }) => 1 << 11,
         Write::EnqueueEvent(_)

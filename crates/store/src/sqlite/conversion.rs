@@ -45,14 +45,15 @@ impl Applier<'_> {
                 self.merchant_of(*tenant, *merchant)?;
                 let key = Key::ConvertRequest(client_req_id.clone());
                 self.fresh(Sql::ConvertRequestTaken, params![merchant.0, client_req_id], key)?;
-                let good = self.kept.finds(Sql::QuoteUnused, params![merchant.0, order.quote_id, tenant.0])?;
-                guard(good, Conflict::Moved(Key::Quote(order.quote_id.clone())))
-            }
-            ConvertWrite::LeaveQuote { tenant, merchant, quote_id } => {
-                let good = self.kept.finds(Sql::QuoteUnused, params![merchant.0, quote_id, tenant.0])?;
-                guard(good, Conflict::Moved(Key::Quote(quote_id.clone())))
+                self.check_unused(*tenant, *merchant, &order.quote_id)
             }
         }
+    }
+
+    /// That the quote is the merchant's, and not used.
+    pub(super) fn check_unused(&mut self, tenant: TenantNo, merchant: MerchantNo, quote_id: &str) -> Result<(), Stop> {
+        let good = self.kept.finds(Sql::QuoteUnused, params![merchant.0, quote_id, tenant.0])?;
+        guard(good, Conflict::Moved(Key::Quote(quote_id.to_owned())))
     }
 }
 
@@ -74,7 +75,6 @@ pub(super) fn write(kept: &mut Kept<'_>, write: &ConvertWrite) -> rusqlite::Resu
             kept.run(Sql::ConvertRequestInsert, params![tenant.0, merchant.0, client_req_id, id])?;
             kept.run(Sql::QuoteUse, params![merchant.0, order.quote_id, id]).map(|_| ())
         }
-        ConvertWrite::LeaveQuote { .. } => Ok(()),
     }
 }
 

@@ -180,6 +180,7 @@ impl Applier<'_> {
                 let stored = self.revision(Sql::PaymentOrderRevision, "payment_order", of)?;
                 guard(stored == Some(*revision), Conflict::Moved(Key::PaymentOrder(*id)))
             }
+            Guard::UnusedQuote { tenant, merchant, quote_id } => self.check_unused(*tenant, *merchant, quote_id),
             Guard::Before { instant, time } => guard(time.now(None) < *instant, Conflict::Late(*instant)),
             Guard::Reached { instant, time } => guard(time.now(None) >= *instant, Conflict::Early(*instant)),
         }

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
-use countersign_store::conversion::ConvertWrite;
 use countersign_store::testing::Database;
 use countersign_store::{CommitError, PostgresStore, Store};
 use tokio::task::JoinSet;
@@ -91,8 +90,7 @@ async fn a_batch_that_only_looks_waits_for_no_disk_and_for_nobody_who_is_about_t
     commit(&*one, vec![add_quote(quote("PAY-1", 30))]).await;
     let look = || {
         let (merchant, quote_id) = (SUB, "PAY-1".to_owned());
-        let leave = Write::Convert(Box::new(ConvertWrite::LeaveQuote { tenant: TENANT, merchant, quote_id }));
-        vec![leave, unchanged(1)]
+        vec![Write::Guard(Guard::UnusedQuote { tenant: TENANT, merchant, quote_id }), unchanged(1)]
     };
     let client = database.client().await;
     let marks = async || {

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
-use crate::app::fixtures::{Deployment, application, claim, nobody};
+use crate::app::fixtures::{Deployment, application, claim, nobody, terms_of};
 use crate::app::identity::find_application;
 use crate::app::late_changes::LOOK_PAUSE;
 use crate::app::payment_orders::currency;
@@ -43,16 +43,9 @@ impl Promised {
 
     /// The request `r` for the quote, in a call of its own.
     fn asks(&self, nonce: &str) -> JoinHandle<Result<ConvertOrder, AppError>> {
-        let (app, of, quote) = (self.app.clone(), self.of.clone(), self.quote.clone());
+        let (app, of) = (self.app.clone(), self.of.clone());
         let claimed = claim(&of.application, nonce, app.clock.now());
-        let terms = Terms {
-            quote_id: quote.quote_id,
-            sell_currency: quote.sell_currency,
-            buy_currency: quote.buy_currency,
-            sell_amount: quote.sell_amount,
-            buy_amount: quote.buy_amount,
-        };
-        let asked = Conversion { client_req_id: "r".to_owned(), terms };
+        let asked = Conversion { client_req_id: "r".to_owned(), terms: terms_of(self.quote.clone()) };
         tokio::spawn(async move { convert(&app, &of.merchant, &asked, &claimed, &nobody()).await })
     }
 }

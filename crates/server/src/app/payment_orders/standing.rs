@@ -41,7 +41,7 @@ pub(super) async fn as_it_stands(
         }
         let (tenant, merchant, id) = (row.tenant, row.merchant, row.order.prepay_id);
         let as_read = Guard::PaymentOrder { tenant, merchant, id, revision: row.order.revision };
-        if nothing_comes(app, Write::Guard(as_read), row.order.expires_at, look).await? {
+        if nothing_comes(app, as_read, row.order.expires_at, look).await? {
             return Ok((row, now));
         }
         let found = app.store.payment_order(tenant, merchant, OrderName::Prepay(id)).await?;

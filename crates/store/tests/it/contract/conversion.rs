@@ -6,7 +6,7 @@ use countersign_domain::conversion::{Limits, Pair, Quote};
 use countersign_domain::convert::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::{MerchantNo, OrderId, TenantNo};
 use countersign_domain::money::Amount;
-use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{CommitError, Cursor};
 use countersign_store::conversion::{
     ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow,
@@ -193,7 +193,7 @@ pub async fn a_quote_is_left_where_it_is_the_merchants_and_not_used_and_nothing_
     commit(&*store, vec![add_quote(quote("PAY-1", 30))]).await;
     let leave = |tenant, merchant, quote_id: &str| {
         let quote_id = quote_id.to_owned();
-        vec![Write::Convert(Box::new(ConvertWrite::LeaveQuote { tenant, merchant, quote_id }))]
+        vec![Write::Guard(Guard::UnusedQuote { tenant, merchant, quote_id })]
     };
     let moved = |quote_id: &str| Conflict::Moved(Key::Quote(quote_id.to_owned()));
     commit(&*store, leave(TENANT, SUB, "PAY-1")).await;
