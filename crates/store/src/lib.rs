@@ -43,7 +43,7 @@ pub use any::AnyStore;
 pub use batch::{Batch, Committed, Write};
 pub use contract::{CommitError, Store, StoreError};
 pub use conversion::ConvertStore;
-pub use model::ModelStore;
+pub use model::{Lost, ModelStore};
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use sqlite::{SqliteOptions, SqliteStore};
 pub use steps::SchemaState;

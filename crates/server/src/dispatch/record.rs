@@ -223,6 +223,8 @@ impl Dispatcher {
     async fn disable(&self, event: &EventRow, made: &Made, revision: i64) -> Ended {
         let _turn = self.app.turns.take(TurnKey::Application(event.client_id.clone())).await;
         let end = Instant::now() + COMMIT_IN_TURN_FOR;
+        // What a commit of ours has made of the application, if it was done and its answer was lost.
+        let mut ours = None;
         loop {
             let now = self.app.clock.now();
             if Instant::now() >= end {
@@ -244,7 +246,11 @@ impl Dispatcher {
             // and the event goes at once: what the endpoint says to that counts.
             let is_gone = !row.callback_enabled || row.revision == revision;
             let was_enabled = row.callback_enabled;
+            if !was_enabled && ours == Some((row.revision, row.callback_gone_at)) {
+                return tell_gone(event, made);
+            }
             let batch = if is_gone {
+                ours = was_enabled.then_some((row.revision + 1, Some(now)));
                 batch_of_disabling(event, made, row, now)
             } else {
                 let again = made.write(&Flight::of(event), DeliveryState::Pending, Some(now));
@@ -255,15 +261,12 @@ impl Dispatcher {
             self.turns.notify_one();
             match fate {
                 Fate::Committed if is_gone => {
-                    let (id, client_id) = (Id(event.event_id), event.client_id.as_str());
-                    let AttemptRow { attempt, duration_ms, .. } = *made.row;
                     // Others that were under way find them disabled.
-                    if was_enabled {
-                        tracing::warn!(event.id = %id, client_id, attempt, took_ms = duration_ms,
-                            "Callback {id} was answered 410; callbacks of {client_id} are disabled and held");
-                        dead_and_disabled::count_disabled();
-                    }
-                    return Ended::Held { last: Some(made.row.outcome) };
+                    return if was_enabled {
+                        tell_gone(event, made)
+                    } else {
+                        Ended::Held { last: Some(made.row.outcome) }
+                    };
                 }
                 Fate::Conflict(Conflict::Moved(Key::Application(_))) => {}
                 Fate::Committed | Fate::Fenced | Fate::Conflict(_) => return Ended::Again,
@@ -314,6 +317,16 @@ impl Dispatcher {
             Err(error @ (CommitError::Store(StoreError::Unavailable(_)) | CommitError::Unknown)) => Err(error),
         }
     }
+}
+
+/// Says that callbacks are disabled, which is recorded.
+fn tell_gone(event: &EventRow, made: &Made) -> Ended {
+    let (id, client_id) = (Id(event.event_id), event.client_id.as_str());
+    let AttemptRow { attempt, duration_ms, outcome, .. } = *made.row;
+    tracing::warn!(event.id = %id, client_id, attempt, took_ms = duration_ms,
+        "Callback {id} was answered 410; callbacks of {client_id} are disabled and held");
+    dead_and_disabled::count_disabled();
+    Ended::Held { last: Some(outcome) }
 }
 
 fn batch_of_disabling(event: &EventRow, made: &Made, mut row: ApplicationRow, now: UnixMillis) -> Batch {

@@ -7,6 +7,7 @@ mod audit_gaps;
 mod backlog;
 mod conversion;
 mod deliveries;
+mod lost_answers;
 mod paid_orders;
 mod payment_orders;
 mod public_ids;
@@ -40,13 +41,17 @@ use crate::own_events::OwnEventsPage;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::rule_page::RulePageBuilder;
 use crate::words::of_audit_tenant;
+use lost_answers::Losses;
 use state::{State, nonce_key};
+
+pub use lost_answers::Lost;
 
 /// Keeps everything in memory and forgets it when it is dropped.
 #[derive(Debug, Default)]
 pub struct ModelStore {
     state: Mutex<Box<State>>,
     application_reads: AtomicU64,
+    losses: Losses,
 }
 
 impl ModelStore {
@@ -57,6 +62,18 @@ impl ModelStore {
 
     fn state(&self) -> MutexGuard<'_, Box<State>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of a batch or, where a guard does not hold, none of it.
+    fn apply(&self, batch: &Batch) -> Result<Committed, CommitError> {
+        let mut state = self.state();
+        let mut next = state.clone();
+        let mut committed = Committed::default();
+        for write in &batch.0 {
+            next.apply(write, &mut committed)?;
+        }
+        *state = next;
+        Ok(committed)
     }
 
     /// How often an application, or its revision, was asked for by a ClientId: what a refusal may cost has a bound, and tests count.
@@ -73,14 +90,7 @@ fn page<T>(rows: impl Iterator<Item = T>, limit: u32) -> Vec<T> {
 impl Store for ModelStore {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         well_formed(&batch)?;
-        let mut state = self.state();
-        let mut next = state.clone();
-        let mut committed = Committed::default();
-        for write in &batch.0 {
-            next.apply(write, &mut committed)?;
-        }
-        *state = next;
-        Ok(committed)
+        self.commit_or_lose(&batch)
     }
 
     async fn commit_each(&self, batches: Vec<Batch>) -> Vec<Result<Committed, CommitError>> {

@@ -30,6 +30,7 @@ mod dead_and_disabled;
 mod endpoints;
 mod few_files;
 mod handed;
+mod lost_commits;
 mod metrics;
 mod neighbours;
 mod order;

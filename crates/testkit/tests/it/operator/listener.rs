@@ -38,7 +38,7 @@ use countersign_domain::time::{RuleZone, UnixMillis};
 use countersign_protocol::headers::Prefixes;
 use countersign_store::contract::Role;
 use countersign_store::testing::Damage;
-use countersign_store::{Batch, Store as _, Write};
+use countersign_store::{AnyStore, Batch, ModelStore, Store as _, Write};
 use countersign_testkit::backing::Backing;
 use countersign_testkit::wire::names_its_part;
 use http_body_util::BodyExt as _;
@@ -109,6 +109,23 @@ impl House {
         let folder = tempfile::tempdir().expect("a folder");
         let backing = Backing::of_this_run().await;
         let store = backing.open_store(folder.path()).await.expect("a store");
+        Self::over(store, egress, (folder, backing)).await
+    }
+
+    /// Over a store that can lose commits.
+    pub async fn open_in_memory() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let egress = Egress { allow_private: false, allowed_ports: Vec::new() };
+        Self::over(AnyStore::Model(ModelStore::new()), egress, (folder, Backing::sqlite())).await
+    }
+
+    /// The store in memory.
+    pub fn model(&self) -> &ModelStore {
+        let AnyStore::Model(store) = &self.app.store else { panic!("another store") };
+        store
+    }
+
+    async fn over(store: AnyStore, egress: Egress, (folder, backing): (TempDir, Backing)) -> Self {
         let policy = Policy {
             rule_zone: RuleZone::utc(),
             markup_unit: MarkupUnit::Percent,

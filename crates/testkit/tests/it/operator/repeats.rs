@@ -9,7 +9,7 @@ use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
 use countersign_store::attempt_log::Phases;
 use countersign_store::contract::AttemptRow;
-use countersign_store::{Batch, Store as _, Write};
+use countersign_store::{Batch, Lost, Store as _, Write};
 use serde_json::{Value, json};
 
 use super::listener::{Answer, DAY_MS, House};
@@ -203,5 +203,51 @@ async fn every_write_call_answers_a_repeat_as_the_first_time_and_refuses_another
         keyed(&house, case, &other).await.refused(409, "400804", "Idempotency-Key");
         assert_eq!(house.audit().await.len(), lines, "{which}: nothing was done again");
         house.app.clock.advance_ms(1 - DAY_MS);
+    }
+}
+
+/// What the log says was done, oldest first, of what is not there at first.
+async fn done(house: &House, before: usize) -> Vec<Value> {
+    let lines = house.audit().await;
+    lines[..lines.len() - before].iter().rev().map(|line| line["action"].clone()).collect()
+}
+
+/// Makes the call number `no` twice in a house of its own, in which the commit after so many is lost. None: the call has fewer commits. Otherwise what was
+/// answered first, and what was done.
+async fn lost_and_repeated(no: usize, loss: Option<(u64, Lost)>) -> Option<(Answer, Vec<Value>)> {
+    let house = House::open_in_memory().await;
+    let case = cases(&house).await.swap_remove(no);
+    let before = house.audit().await.len();
+    // What was just made is not retired.
+    house.app.clock.advance_ms(DAY_MS / 2);
+    if let Some((after, lost)) = loss {
+        house.model().lose(after, lost);
+    }
+    let first = keyed(&house, &case, &case.body).await;
+    if loss.is_some() && house.model().lose_no_more() {
+        return None;
+    }
+    let again = keyed(&house, &case, &case.body).await;
+    assert_eq!(again.status, 200, "{} {}, {loss:?}: {}", case.method, case.path, again.text);
+    Some((first, done(&house, before).await))
+}
+
+#[tokio::test]
+async fn every_write_call_whose_commit_is_lost_is_done_once_when_it_is_repeated() {
+    for (no, case) in cases(&House::open_in_memory().await).await.iter().enumerate() {
+        let which = format!("{} {}", case.method, case.under);
+        let (_, wanted) = lost_and_repeated(no, None).await.expect("nothing is lost");
+        for lost in Lost::ALL {
+            let mut after = 0;
+            while let Some((first, mut done)) = lost_and_repeated(no, Some((after, lost))).await {
+                // A test callback is made again, and told again, where the answer of the first was not kept.
+                if case.under.ends_with("/callbacks/test") {
+                    done.dedup();
+                }
+                assert_eq!(done, wanted, "{which}, {lost:?} after {after} commits: {}", first.text);
+                after += 1;
+            }
+            assert!(after > 0, "{which} commits something");
+        }
     }
 }
