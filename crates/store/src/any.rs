@@ -41,6 +41,9 @@ pub enum AnyStore {
     Model(ModelStore),
 }
 
+/// What has broken where nothing is written any more.
+const WRITER: &str = "writer of the store";
+
 macro_rules! either {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
@@ -62,16 +65,21 @@ impl AnyStore {
 }
 
 impl AnyStore {
-    /// Waits for what only a new start can mend, and says what: [`SqliteStore::sync_lost`], [`PostgresStore::replaced`].
+    /// Waits for what only a new start can mend, and says what: [`SqliteStore::sync_lost`], [`PostgresStore::replaced`], and a writer that has ended
+    /// by a panic.
     pub async fn broken(&self) -> &'static str {
         match self {
             Self::Sqlite(store) => {
-                store.sync_lost().await;
-                "database file"
+                tokio::select! {
+                    () = store.sync_lost() => "database file",
+                    () = store.panicked() => WRITER,
+                }
             }
             Self::Postgres(store) => {
-                store.replaced().await;
-                "database, which was replaced"
+                tokio::select! {
+                    () = store.replaced() => "database, which was replaced",
+                    () = store.panicked() => WRITER,
+                }
             }
             Self::Model(_) => std::future::pending().await,
         }

@@ -32,6 +32,7 @@ pub mod testing;
 mod any;
 mod asker;
 mod check;
+mod panicked;
 mod pulse;
 mod read;
 mod rule_page;

@@ -180,7 +180,8 @@ pub async fn tell_stale(app: &App) -> Result<u64, AppError> {
             Write::Guard(is_so),
         ];
         match app.store.commit(Batch(writes)).await {
-            Ok(_) => {
+            // Where nobody knows whether it is noted it is told all the same: twice at the most, and not never.
+            Ok(_) | Err(CommitError::Unknown) => {
                 metrics::counter!(GONE_STALE).increment(1);
                 if age_ms < 0 {
                     tracing::warn!(%pair, age_ms, "The rate of {pair} was put by a clock that was ahead: it cannot be quoted until it is put again");
@@ -191,7 +192,7 @@ pub async fn tell_stale(app: &App) -> Result<u64, AppError> {
             }
             // Another node told, or a newer one came, or it is not so by the database's time.
             Err(CommitError::Conflict(_)) => {}
-            Err(error) => return Err(error.into()),
+            Err(CommitError::Store(error)) => return Err(error.into()),
         }
     }
     Ok(told)

@@ -99,8 +99,10 @@ impl Dispatcher {
                 self.leases.lose(lane, fence);
                 Ok(false)
             }
-            // It has changed meanwhile, or nobody knows: the note says whether there is more to do.
-            Err(CommitError::Conflict(_) | CommitError::Unknown) => Ok(true),
+            // It has changed meanwhile: the note says whether there is more to do.
+            Err(CommitError::Conflict(_)) => Ok(true),
+            // The note says so then, too, but a store that answers in this way is not asked without a pause.
+            Err(CommitError::Unknown) => Err(StoreError::Unavailable("whether it was done is not known".to_owned())),
             Err(CommitError::Store(error)) => Err(error),
         }
     }

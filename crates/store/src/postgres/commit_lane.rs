@@ -20,18 +20,21 @@ use super::alone::{Alone, Stop, changes_directory};
 use super::dial::Dial;
 use super::fault::{Failure, Trouble};
 use super::group::{Ask, Judge};
+use super::lane_answers::{answers, numbers_among, unknown};
 use super::limits::Limits;
 use super::looks::only_looks;
+use super::marks::Marks;
 use super::nonces::Nonces;
 use super::pipeline::in_order;
-use super::plan::{Grouped, Numbers, Statement, grouped, read_numbers, step};
+use super::plan::{Numbers, Statement, grouped, read_numbers, step};
+use super::rare_jobs::{RARE_AT_ONCE, RareJobs};
 use super::session::{Session, Step};
 use super::signals::Herald;
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::batch::{Batch, Committed};
 use crate::chain::ChainKey;
-use crate::contract::{CommitError, StoreError};
+use crate::contract::CommitError;
 use crate::pulse::Pulse;
 
 /// How often a transaction is begun again.
@@ -78,7 +81,7 @@ const GROUPED: &[Sql] = &[
     Sql::MarkPut,
 ];
 
-type Answer = Result<Committed, CommitError>;
+pub(super) type Answer = Result<Committed, CommitError>;
 
 /// A batch and who waits for it.
 #[derive(Debug)]
@@ -114,9 +117,8 @@ pub(super) struct CommitLane {
     herald: Arc<Herald>,
     /// Names this lane of this opening.
     id: Vec<u8>,
-    /// Number of its last transaction.
-    mark: i64,
-    /// Whose that transaction was; [`OF_MANY`] where nothing says so.
+    marks: Marks,
+    /// Whose its last transaction was; [`OF_MANY`] where nothing says so.
     tenant: i64,
     pulse: Arc<Pulse>,
     /// What lines of the audit log are linked with.
@@ -124,7 +126,7 @@ pub(super) struct CommitLane {
 }
 
 impl CommitLane {
-    pub(super) const fn new(
+    pub(super) fn new(
         dial: Arc<Dial>,
         nonces: Arc<Nonces>,
         herald: Arc<Herald>,
@@ -134,7 +136,7 @@ impl CommitLane {
         chain: Arc<OnceLock<ChainKey>>,
     ) -> Self {
         let connections = WriterConnections::new(dial, GROUPED);
-        Self { connections, nonces, herald, by_tenant, id, mark: 0, tenant: OF_MANY, pulse, chain }
+        Self { connections, nonces, herald, by_tenant, id, marks: Marks::default(), tenant: OF_MANY, pulse, chain }
     }
 
     fn limits(&self) -> Limits {
@@ -143,15 +145,27 @@ impl CommitLane {
 
     /// Writes until nobody can ask any more.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Job>, group_max: usize) {
-        let mut jobs = Vec::with_capacity(group_max);
-        while queue.recv_many(&mut jobs, group_max).await > 0 {
-            let (grouped, rare): (Vec<Job>, Vec<Job>) =
+        let (mut jobs, mut rare) = (Vec::with_capacity(group_max), RareJobs::default());
+        loop {
+            if rare.is_empty() {
+                if queue.recv_many(&mut jobs, group_max).await == 0 {
+                    return;
+                }
+            } else {
+                jobs.extend(std::iter::from_fn(|| queue.try_recv().ok()).take(group_max));
+            }
+            let (grouped, alone): (Vec<Job>, Vec<Job>) =
                 jobs.drain(..).partition(|job| job.batch.0.iter().all(|write| grouped(write).is_some()));
+            for job in alone {
+                if let Err(job) = rare.push(job) {
+                    self.tell(job, Err(refused(&Failure::crowded())));
+                }
+            }
             for group in self.groups(grouped) {
                 self.pulse.begin();
                 self.group(group).await;
             }
-            for job in rare {
+            for job in std::iter::from_fn(|| rare.next()).take(RARE_AT_ONCE) {
                 self.pulse.begin();
                 self.alone(job).await;
             }
@@ -376,10 +390,9 @@ impl CommitLane {
 
     /// The last round trip: the writes, the mark, the commit.
     async fn commit(&mut self, session: Session, writes: &[Statement<'_>]) -> Commit {
-        self.mark += 1;
-        let (tenant, id, mark) = (self.tenant, self.id.clone(), self.mark);
+        let (tenant, id, mark, from) = (self.tenant, self.id.clone(), self.marks.next(), self.marks.from(self.tenant));
         let mut steps: Vec<Step<'_>> = writes.iter().map(|statement| step(&session, statement)).collect();
-        steps.push(session.step(Sql::MarkPut, vec![&tenant, &id, &mark]));
+        steps.push(session.step(Sql::MarkPut, vec![&tenant, &id, &mark, &from]));
         steps.push(session.word("COMMIT"));
         let commit = steps.len() - 1;
         // What was warned of before says nothing of this commit.
@@ -387,6 +400,7 @@ impl CommitLane {
         let failure = match timeout(self.limits().commit(), in_order(steps)).await {
             Ok(Ok(rows)) if !session.was_warned() => {
                 self.connections.proved(session);
+                self.marks.is_done(tenant);
                 return Commit::Done(Some(rows));
             }
             Ok(Ok(_)) => Failure::warned(),
@@ -404,7 +418,10 @@ impl CommitLane {
             drop(session);
         }
         match self.fate().await {
-            Some(true) => Commit::Done(None),
+            Some(true) => {
+                self.marks.is_done(tenant);
+                Commit::Done(None)
+            }
             Some(false) => Commit::Failed(failure),
             None => {
                 tracing::error!(
@@ -419,7 +436,7 @@ impl CommitLane {
     /// Whether the last transaction was done; `None`: nobody could be asked.
     async fn fate(&mut self) -> Option<bool> {
         let deadline = Instant::now() + self.limits().fate();
-        let (tenant, id, mark) = (self.tenant, self.id.clone(), self.mark);
+        let (tenant, id, mark) = (self.tenant, self.id.clone(), self.marks.last());
         while Instant::now() < deadline {
             if let Ok(Ok(session)) = timeout_at(deadline, self.connections.open()).await {
                 match timeout_at(deadline, session.run(Sql::MarkFence, &[&tenant, &id, &mark])).await {
@@ -454,37 +471,5 @@ impl CommitLane {
                 None
             }
         }
-    }
-}
-
-fn numbers_among(writes: &[Statement<'_>], rows: &[Vec<Row>]) -> Option<Numbers> {
-    let at = writes.iter().position(|(sql, _)| matches!(sql, Sql::EventsInsert));
-    let rows = at.and_then(|at| rows.get(at)).map_or(&[][..], Vec::as_slice);
-    read_numbers(rows).ok()
-}
-
-/// What each caller is told once the transaction is durable.
-fn answers(jobs: &[Job], verdicts: Vec<Result<(), CommitError>>, numbers: Option<&Numbers>) -> Vec<Answer> {
-    let of_batch = |batch: &Batch| {
-        let mut committed = Committed::default();
-        for write in batch.0.iter().filter_map(grouped) {
-            if let Grouped::Event(event) = write {
-                // Done, but the numbers cannot be told: the caller may look for the event.
-                let given = numbers
-                    .and_then(|numbers| numbers.get(&(event.tenant.0, event.no.0)))
-                    .ok_or(CommitError::Unknown)?;
-                committed.events.push(*given);
-            }
-        }
-        Ok(committed)
-    };
-    jobs.iter().zip(verdicts).map(|(job, verdict)| verdict.and_then(|()| of_batch(&job.batch))).collect()
-}
-
-/// What a caller is told when nobody knows how the commit ended. Of a batch that was refused nothing was done in any case.
-fn unknown(verdict: &Result<(), CommitError>) -> Answer {
-    match verdict {
-        Ok(()) => Err(CommitError::Unknown),
-        Err(_) => Err(StoreError::Unavailable("the connection to the database broke".to_owned()).into()),
     }
 }

@@ -83,6 +83,11 @@ impl Failure {
         Self { trouble: Trouble::Away, why: why.to_owned() }
     }
 
+    /// Its tenant has as many changes waiting as may.
+    pub(super) fn crowded() -> Self {
+        Self { trouble: Trouble::Away, why: "too many changes of one merchant are waiting".to_owned() }
+    }
+
     /// The commit was answered, but with a warning: somebody ended its wait for the synchronous standby.
     pub(super) fn warned() -> Self {
         Self { trouble: Trouble::Lost, why: "the wait for the synchronous standby was ended".to_owned() }

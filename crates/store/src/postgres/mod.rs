@@ -25,9 +25,11 @@ mod group;
 mod hosts;
 mod identity_texts;
 mod incumbent;
+mod lane_answers;
 mod lane_texts;
 mod limits;
 mod looks;
+mod marks;
 pub(crate) mod moving;
 mod nodes;
 mod nonces;
@@ -41,6 +43,7 @@ mod pooled;
 mod public_ids;
 mod purge;
 mod queries;
+mod rare_jobs;
 mod readers;
 mod redelivery;
 mod redelivery_texts;
@@ -60,24 +63,22 @@ mod tenancy;
 mod tls;
 mod unopened;
 mod writer_connections;
+mod writers;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
-use tokio::sync::{Mutex as FairMutex, broadcast, mpsc, oneshot};
+use tokio::sync::{Mutex as FairMutex, broadcast};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use crate::asker::Asker;
 use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
-use crate::batch::{Batch, Committed, Write};
+use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
-use crate::check::well_formed;
 use crate::contract::{
     ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, ClaimKey, Claimed, CommitError, Cursor,
     EventFilter, EventRow, IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage,
@@ -85,19 +86,17 @@ use crate::contract::{
 };
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
-use crate::pulse::Pulse;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::words::may_walk_far;
-use commit_lane::{CommitLane, Job};
 use dial::Dial;
 use nodes::Aside;
-use nonces::{Nonces, Settling};
+use nonces::Nonces;
 use queries::Found;
 use readers::Readers;
 use room::Room;
-use settler::Settler;
 use signals::Herald;
 use writer_connections::WriterConnections;
+use writers::{Writers, answered};
 
 pub use dial::why_not_usable;
 pub use durability::{Durability, ServerState, Share};
@@ -115,9 +114,7 @@ pub struct PostgresStore {
     /// By [`Asker`].
     lists: Box<[Readers; Asker::COUNT]>,
     nonces: Arc<Nonces>,
-    lanes: Vec<mpsc::Sender<Job>>,
-    pulses: Vec<Arc<Pulse>>,
-    settling: mpsc::Sender<Settling>,
+    writers: Writers,
     /// What lines of the audit log are linked with.
     chain: Arc<OnceLock<ChainKey>>,
     /// Heartbeats and the clock.
@@ -145,11 +142,12 @@ impl Drop for PostgresStore {
 impl PostgresStore {
     /// Whether a lane has been at one piece of work for so long that it stands still. What it is at may still be done.
     pub fn is_stalled(&self) -> bool {
-        self.longest_work() > self.readers.limits().work()
+        self.writers.longest_work() > self.readers.limits().work()
     }
 
-    fn longest_work(&self) -> Duration {
-        self.pulses.iter().map(|pulse| pulse.age()).max().unwrap_or_default()
+    /// Waits until a task that writes has ended by a panic. From then on it stays so.
+    pub async fn panicked(&self) {
+        self.writers.panicked().await;
     }
 
     /// Connects, brings the schema up to date, and starts the lanes on the current runtime.
@@ -157,44 +155,27 @@ impl PostgresStore {
     /// `Unfit`: an address that is none, another program's or a newer schema, a server too old, an unfinished move. `Unavailable`: cannot be reached now.
     pub async fn open(options: PostgresOptions) -> Found<Self> {
         let dial = Arc::new(Dial::of(&options)?.within(options.second).that_tells());
-        let PostgresOptions { window_key, node, lanes, readers, group_max, group_by_tenant, queue_max, .. } = options;
         Box::pin(pooled::refuse_shared(&dial)).await?;
         // What a step makes now is the role's own.
         Box::pin(rights::demand(&dial)).await?;
         Box::pin(schema::migrate(&dial)).await?;
         Box::pin(moving::refuse_unfinished(&dial)).await?;
         dial.in_time(Box::pin(dial.settle())).await?;
-        let (key, horizon) = dial.in_time(Box::pin(purge::begin(&dial, window_key))).await?;
+        let (key, horizon) = dial.in_time(Box::pin(purge::begin(&dial, options.window_key))).await?;
         let nonces = Arc::new(Nonces::new(key, horizon));
         let herald = Arc::new(Herald::default());
         let calling = tokio::spawn(Arc::clone(&herald).run(Arc::clone(&dial))).abort_handle();
-        let pulses: Vec<Arc<Pulse>> = (0..lanes.max(1)).map(|_| Arc::new(Pulse::new())).collect();
         let chain = Arc::new(OnceLock::new());
-        let lane = |(number, pulse): (usize, &Arc<Pulse>)| {
-            let mut id = node.to_vec();
-            id.extend(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
-            let (sender, queue) = mpsc::channel(queue_max.max(1));
-            let (dial, nonces, herald) = (Arc::clone(&dial), Arc::clone(&nonces), Arc::clone(&herald));
-            let lane =
-                CommitLane::new(dial, nonces, herald, group_by_tenant, id, Arc::clone(pulse), Arc::clone(&chain));
-            tokio::spawn(lane.run(queue, group_max.max(1)));
-            sender
-        };
-        let lanes = pulses.iter().enumerate().map(lane).collect();
-        let (settling, queue) = mpsc::channel(queue_max.max(1));
-        let settler = Settler::new(Arc::clone(&dial), Arc::clone(&nonces), group_by_tenant, node);
-        tokio::spawn(settler.run(queue));
+        let writers = Writers::start(&options, &dial, &nonces, &herald, &chain);
         Ok(Self {
-            readers: Readers::new(Arc::clone(&dial), readers),
+            readers: Readers::new(Arc::clone(&dial), options.readers),
             lists: Box::new(std::array::from_fn(|_| Readers::in_turns(Arc::clone(&dial), LISTS_MAX))),
             heart: Box::new(Aside::new(Arc::clone(&dial))),
             watch: Box::new(Aside::new(Arc::clone(&dial))),
             house: Box::new(FairMutex::new(WriterConnections::new(Arc::clone(&dial), purge::HOUSE))),
             dial,
             nonces,
-            lanes,
-            pulses,
-            settling,
+            writers,
             chain,
             herald,
             heard: OnceLock::new(),
@@ -207,41 +188,15 @@ impl PostgresStore {
     fn lists(&self, asker: Asker) -> &Readers {
         &self.lists[asker as usize]
     }
-
-    /// The lane of a batch: those of one tenant, and those that guard the same row, meet in one group instead of waiting for each
-    /// other's locks.
-    fn lane(&self, tenant: Option<TenantNo>, batch: &Batch) -> &mpsc::Sender<Job> {
-        let key = tenant.map(|tenant| tenant.0).or_else(|| batch.0.iter().find_map(Write::row_of));
-        // Numbers of one kind may follow a step that the count of lanes divides.
-        let spread = key.unwrap_or(0).unsigned_abs().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        &self.lanes[usize::try_from(spread).unwrap_or(0) % self.lanes.len()]
-    }
-
-    /// Hands a batch to its lane.
-    fn send(&self, batch: Batch) -> Result<oneshot::Receiver<Answer>, CommitError> {
-        let tenant = well_formed(&batch)?;
-        let (answer, waiting) = oneshot::channel();
-        let lane = self.lane(tenant, &batch);
-        lane.try_send(Job { batch, tenant, since: Instant::now(), answer })
-            .map_err(|_| StoreError::Unavailable("too many changes are waiting".to_owned()))?;
-        Ok(waiting)
-    }
-}
-
-type Answer = Result<Committed, CommitError>;
-
-/// The lane answers each job; it can only be gone with the runtime.
-async fn answered(waiting: oneshot::Receiver<Answer>) -> Answer {
-    waiting.await.unwrap_or(Err(CommitError::Unknown))
 }
 
 impl Store for PostgresStore {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
-        answered(self.send(batch)?).await.map_err(|refused| self.room.heed(refused))
+        answered(self.writers.send(batch)?).await.map_err(|refused| self.room.heed(refused))
     }
 
     async fn commit_each(&self, batches: Vec<Batch>) -> Vec<Result<Committed, CommitError>> {
-        let sent: Vec<_> = batches.into_iter().map(|batch| self.send(batch)).collect();
+        let sent: Vec<_> = batches.into_iter().map(|batch| self.writers.send(batch)).collect();
         let mut answers = Vec::with_capacity(sent.len());
         for sent in sent {
             answers.push(match sent {
@@ -257,7 +212,7 @@ impl Store for PostgresStore {
     }
 
     async fn settle(&self, claim: ClaimKey) -> Found<Claimed> {
-        nonces::settle(&self.nonces, &self.settling, &claim).await.map_err(|refused| self.room.heed(refused))
+        nonces::settle(&self.nonces, &self.writers.settling, &claim).await.map_err(|refused| self.room.heed(refused))
     }
 
     fn first_stamped(&self, claim: &ClaimKey) -> Option<UnixMillis> {
@@ -453,13 +408,11 @@ impl Store for PostgresStore {
 
     async fn ping(&self) -> Found<Option<String>> {
         if self.is_stalled() {
-            let slow = self.longest_work();
+            let slow = self.writers.longest_work();
             let why = format!("changes have waited for the database for {} s", slow.as_secs());
             return Err(StoreError::Unavailable(why));
         }
-        if self.lanes.iter().any(mpsc::Sender::is_closed) {
-            return Err(StoreError::Unavailable("a writer of the store has ended".to_owned()));
-        }
+        self.writers.check()?;
         queries::ping(&self.readers).await
     }
 

@@ -102,14 +102,15 @@ async fn purge_on(session: &Session, limits: Limits, nonces: &Nonces, horizon: i
         nonces.raise_horizon(Fields::new(raised, "replay", 0, 0).int()?);
     }
     nonces.forget();
-    answered(limits, vec![session.step(Sql::MarksForget, vec![&MARK_LIFE_S])]).await?;
     loop {
         let rows = answered(limits, vec![session.step(Sql::NoncesForget, vec![&NONCES_PER_DELETE])]).await?;
         let deleted = rows.first().map_or(0, Vec::len);
         if i64::try_from(deleted).is_ok_and(|deleted| deleted < NONCES_PER_DELETE) {
-            return Ok(raises);
+            break;
         }
     }
+    answered(limits, vec![session.step(Sql::MarksForget, vec![&MARK_LIFE_S])]).await?;
+    Ok(raises)
 }
 
 /// Sent at once, so that a node that stands still in the middle does not keep the others from claiming.

@@ -486,10 +486,10 @@ statements! {
 
     MarksForget: "DELETE FROM commit_mark WHERE marked_at < 1000 * extract(epoch FROM now() - $1::bigint * interval '1 second')::bigint";
     // What the transaction of a lane ends with, and what its lane asks when nobody answered the commit.
-    // Only marks that were done are deleted: a row that says "not done" keeps a late transaction from being done. The lower bound keeps the
-    // walk short where dead rows cannot be removed yet, since somebody holds a snapshot.
+    // Only marks that were done are deleted: a row that says "not done" keeps a late transaction from being done. The lower bound, the last one that is
+    // known to be done, keeps the walk short where dead rows cannot be removed yet, since somebody holds a snapshot.
     MarkPut: "WITH gone AS (DELETE FROM commit_mark
-              WHERE tenant_no = $1 AND lane = $2 AND mark >= $3::bigint - 16 AND mark < $3 AND done)
+              WHERE tenant_no = $1 AND lane = $2 AND mark >= $4 AND mark < $3 AND done)
               INSERT INTO commit_mark (tenant_no, lane, mark, marked_at, done)
               VALUES ($1, $2, $3, extract(epoch FROM now())::bigint * 1000, true)";
     // Writes in any case, so that its own commit waits for the standby which the asked commit may still lack.

@@ -108,6 +108,11 @@ pub(super) struct Heads {
     marks: Vec<Mark>,
 }
 
+/// The number after this one. There is none in a damaged file only, and that is no reason to end the writer.
+fn one_more(number: i64) -> rusqlite::Result<i64> {
+    number.checked_add(1).ok_or(rusqlite::Error::IntegralValueOutOfRange(0, number))
+}
+
 impl Heads {
     pub(super) fn new(key: Arc<OnceLock<ChainKey>>) -> Self {
         Self { key, audit: Ends::default(), events: Ends::default(), marks: Vec::new() }
@@ -122,7 +127,7 @@ impl Heads {
             let read = |row: &Row<'_>| Ok(AuditEnd { no: row.get(0)?, link: row.get(1)? });
             kept.get(Sql::AuditHead)?.query_row([tenant], read).optional()?.unwrap_or_default()
         };
-        let no = before.no + 1;
+        let no = one_more(before.no)?;
         let given = self.marks.pop();
         let mark = given.or_else(|| self.key.get().map(|key| key.mark(None, row)));
         let link = mark.map(|mark| chain::link(&before.link.unwrap_or(START), no, &mark));
@@ -138,7 +143,7 @@ impl Heads {
         of: ApplicationNo,
     ) -> rusqlite::Result<i64> {
         let before = self.last_event(kept, of)?;
-        let seq = before + 1;
+        let seq = one_more(before)?;
         self.events.step(of.0, EventEnd { tenant, seq: before }, EventEnd { tenant, seq });
         Ok(seq)
     }

@@ -64,6 +64,7 @@ use crate::contract::{
 };
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
+use crate::panicked::Panicked;
 use crate::pulse::Pulse;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::steps::SchemaState;
@@ -100,6 +101,7 @@ pub struct SqliteStore {
     chain: Arc<OnceLock<ChainKey>>,
     /// Empty once the writer has ended, for whatever reason.
     writer_alive: Weak<()>,
+    panicked: Panicked,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -109,6 +111,11 @@ impl SqliteStore {
     /// `Unfit`: not ours, newer than this program, changed schema steps, SQLite too old. `Unavailable`: cannot be opened now.
     pub fn open(path: &Path, options: SqliteOptions) -> Found<Self> {
         open::open(path, options)
+    }
+
+    /// Waits until a thread that writes has ended by a panic. From then on it stays so.
+    pub async fn panicked(&self) {
+        self.panicked.told().await;
     }
 
     /// Where the schema of a file stands, without changing it. `Unfit` as [`SqliteStore::open`].

@@ -26,6 +26,7 @@ use super::rows::Fields;
 use super::schema;
 use super::writer::{self, Shared};
 use crate::contract::StoreError;
+use crate::panicked::Panicked;
 use crate::pulse::Pulse;
 use crate::window::{ClaimHash, Window};
 
@@ -197,8 +198,16 @@ pub(super) fn folder(path: &Path) -> PathBuf {
     }
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, StoreError> {
-    let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
+fn spawn(
+    name: &str,
+    panicked: &Panicked,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<thread::JoinHandle<()>, StoreError> {
+    let alarm = panicked.alarm();
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let _alarm = alarm;
+        body();
+    });
     spawned.map_err(|error| StoreError::Unavailable(format!("no thread for {name}: {error}")))
 }
 
@@ -226,7 +235,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
     }))
     .map_err(fault)?;
     let (alive, pulse) = (Arc::new(()), Arc::new(Pulse::new()));
-    let watched = Arc::downgrade(&alive);
+    let (watched, panicked) = (Arc::downgrade(&alive), Panicked::new());
 
     let copier = connect(path, CHECKPOINT_WAIT_MS)?;
     for conn in [&conn, &copier] {
@@ -236,7 +245,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
     let checkpointer = {
         let (readers, gate, log) = (Arc::clone(&readers), Arc::clone(&gate), Arc::clone(&log));
         let shared = checkpoint::Shared { readers, gate, log, lost_sync: Arc::clone(&lost_sync) };
-        spawn("store-checkpoint", move || checkpoint::run(&copier, &shared, &wanted))?
+        spawn("store-checkpoint", &panicked, move || checkpoint::run(&copier, &shared, &wanted))?
     };
     let chain = Arc::new(OnceLock::new());
     let shared = Shared {
@@ -251,7 +260,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         lost_sync: Arc::clone(&lost_sync),
         chain: Arc::clone(&chain),
     };
-    let writer = spawn("store-writer", move || {
+    let writer = spawn("store-writer", &panicked, move || {
         writer::run(&conn, &shared, &messages);
         drop(alive);
     })?;
@@ -265,6 +274,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         lost_sync,
         chain,
         writer_alive: watched,
+        panicked,
         threads: Mutex::new(vec![writer, checkpointer]),
     })
 }

@@ -7,6 +7,7 @@ mod contract;
 mod corrupt;
 mod data_md;
 mod failover;
+mod fairness;
 mod fixtures;
 mod forgetting;
 mod gone;

@@ -215,6 +215,10 @@ async fn the_audit_log_holds_is_exported_whole_and_against_heads_that_were_kept(
     let id = more["next"].as_str().expect("it goes on").to_owned();
     let mut answer = verify(json!({ "heads": [heads[1]], "after": id, "limit": 1 })).await;
     let mut calls = 1;
+    // A call that is refused leaves the walk where it was.
+    let late = json!({ "heads": [heads[1]], "after": id });
+    let refused = world.access.call("POST", "/operator/v1/audit/verify", Some(late)).await.expect("answers");
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (400, Some("400001")), "{}", refused.json());
     while answer["next"].is_string() {
         assert_eq!((&answer["holds"], &answer["lines"]), (&Value::Null, &json!(calls)));
         answer = verify(json!({ "after": id, "limit": 1 })).await;

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use countersign_protocol::sentence::of_field;
+use countersign_store::AnyStore;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -68,42 +69,64 @@ impl Walks {
         let Ok(mut parked) = timeout(TURN_TIME_MAX, self.0.lock()).await else { return Err(waited()) };
         let now = Instant::now();
         parked.retain(|walk| now.duration_since(walk.since) < KEPT_FOR);
-        let mut gives_way = None;
-        let (id, owner, mut verifying) = match asked.after {
+        let (mut gives_way, goes_on) = (None, asked.after.is_some());
+        let mut walk = match asked.after {
             Some(id) => {
                 let at = parked.iter().position(|walk| walk.id == id);
-                let walk = parked.swap_remove(at.ok_or_else(gone)?);
-                (id, walk.owner, walk.verifying)
+                parked.swap_remove(at.ok_or_else(gone)?)
             }
             None => match key(&app.vault, &app.store).await? {
                 Some(key) => {
                     gives_way = room(&parked, &actor.name, now)?;
-                    (app.chance.hex(ID_BYTES), actor.name.clone(), Verifying::new(key))
+                    let (id, owner) = (app.chance.hex(ID_BYTES), actor.name.clone());
+                    Parked { id, owner, since: now, verifying: Verifying::new(key) }
                 }
                 None => return Ok(without_key()),
             },
         };
-        if !asked.heads.is_empty() && verifying.has_begun() {
-            let why = "must all be sent before the first line is walked over, with more_heads";
-            return Err(AppError::InvalidParameter(of_field("heads", why)));
-        }
-        verifying.must_pass(&app.store, asked.heads).await?;
-        if verifying.heads() > HEADS_MAX {
-            return Err(AppError::InvalidParameter(of_field(
-                "heads",
-                format_args!("must have at most {HEADS_MAX} lines"),
-            )));
-        }
         let portion = Portion { lines_max: asked.limit.unwrap_or(u64::MAX), time_max: CALL_TIME_MAX };
-        if !asked.more_heads && verifying.go_on(&app.store, &portion, |_| {}).await? {
-            return Ok(verifying.end(&app.store).await?);
+        let walked =
+            walk_on(&app.store, &mut walk.verifying, asked.heads, (!asked.more_heads).then_some(portion)).await;
+        walk.since = Instant::now();
+        match walked {
+            Ok(true) => Ok(walk.verifying.end(&app.store).await?),
+            Ok(false) => {
+                if let Some(at) = gives_way {
+                    parked.swap_remove(at);
+                }
+                let so_far = Verified::so_far(walk.verifying.lines(), walk.id.clone());
+                parked.push(walk);
+                Ok(so_far)
+            }
+            Err(error) => {
+                // The same call again goes on where this one came to nothing.
+                if goes_on {
+                    parked.push(walk);
+                }
+                Err(error)
+            }
         }
-        if let Some(at) = gives_way {
-            parked.swap_remove(at);
-        }
-        let so_far = Verified::so_far(verifying.lines(), id.clone());
-        parked.push(Parked { id, owner, since: Instant::now(), verifying });
-        Ok(so_far)
+    }
+}
+
+/// Takes heads, and walks over a portion, if one is asked for: whether it is at the end.
+async fn walk_on(
+    store: &AnyStore,
+    verifying: &mut Verifying,
+    heads: Vec<KeptHead>,
+    portion: Option<Portion>,
+) -> Result<bool, AppError> {
+    if !heads.is_empty() && verifying.has_begun() {
+        let why = "must all be sent before the first line is walked over, with more_heads";
+        return Err(AppError::InvalidParameter(of_field("heads", why)));
+    }
+    if verifying.heads() + heads.len() > HEADS_MAX {
+        return Err(AppError::InvalidParameter(of_field("heads", format_args!("must have at most {HEADS_MAX} lines"))));
+    }
+    verifying.must_pass(store, heads).await?;
+    match portion {
+        Some(portion) => Ok(verifying.go_on(store, &portion, |_| {}).await?),
+        None => Ok(false),
     }
 }
 

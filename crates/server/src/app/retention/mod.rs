@@ -135,8 +135,7 @@ async fn round<K: Kind>(app: &App, before: UnixMillis, next: &mut Round<K::Owner
             }
         };
         for owner in of {
-            portion(app, K::forget(owner, before)).await?;
-            portions += 1;
+            portions += u64::from(portion(app, K::forget(owner, before)).await?);
             let page = Cursor { after: None, limit: 1 };
             let more = K::stretch(&app.store, Asker::Server, owner, before, page).await?;
             if more.rows > 0 && left.len() < LEFT_MAX {
@@ -150,12 +149,14 @@ async fn round<K: Kind>(app: &App, before: UnixMillis, next: &mut Round<K::Owner
     }
 }
 
-/// Whatever became of it, the next look finds what is left.
-async fn portion(app: &App, write: Write) -> Result<(), StoreError> {
+/// Whether it was freed. Whatever became of it, the next look finds what is left.
+async fn portion(app: &App, write: Write) -> Result<bool, StoreError> {
     let done = app.store.commit(Batch(vec![write])).await;
     sleep(PAUSE).await;
     match done {
-        Ok(_) | Err(CommitError::Conflict(_) | CommitError::Unknown) => Ok(()),
+        Ok(_) => Ok(true),
+        Err(CommitError::Conflict(_)) => Ok(false),
+        Err(CommitError::Unknown) => Err(StoreError::Unavailable("whether it was done is not known".to_owned())),
         Err(CommitError::Store(error)) => Err(error),
     }
 }

@@ -1,6 +1,7 @@
 //! Rates: put, looked at, told of when nobody keeps them up.
 
 use countersign::app::rates;
+use countersign_store::Lost;
 use serde_json::{Value, json};
 
 use super::listener::{Answer, House};
@@ -129,4 +130,19 @@ async fn of_rates_put_at_once_each_has_its_revision_and_its_line() {
     revisions.sort_unstable();
     assert_eq!(revisions, (1..=32).map(Some).collect::<Vec<_>>());
     assert_eq!(lines(&house, "rate.put").await.len(), 32);
+}
+
+#[tokio::test]
+async fn a_rate_that_is_stale_is_told_of_also_where_the_answer_of_its_commit_is_lost() {
+    for (lost, again) in [(Lost::Answer, 0), (Lost::Both, 1)] {
+        let house = House::open_in_memory().await;
+        for pair in ["GT_USDT", "BTC_USDT"] {
+            put(&house, pair, json!({"rate": 2})).await.ok();
+        }
+        house.app.clock.advance_ms(60_000);
+        house.model().lose(0, lost);
+        assert_eq!(rates::tell_stale(&house.app).await.expect("looks"), 2, "{lost:?}: nor is the other left out");
+        assert_eq!(rates::tell_stale(&house.app).await.expect("looks"), again, "{lost:?}");
+        assert_eq!(lines(&house, "rate.stale").await.len(), 2);
+    }
 }
