@@ -1,11 +1,13 @@
 //! The merchant's own pull of events.
 
+use std::sync::Arc;
+
 use countersign_store::Store as _;
 use countersign_store::contract::{ApplicationRow, EventRow};
 
 use super::App;
 use super::error::AppError;
-use super::turns::TurnKey;
+use super::turns::{TurnKey, read_in_turn};
 
 /// A page of an application's own events.
 #[derive(Clone, Debug)]
@@ -16,14 +18,14 @@ pub struct Pulled {
     pub next: i64,
 }
 
+const CROWDED: &str = "other pulls of this application are being read; ask for one after the other";
+
 /// Events of this application with `seq` greater than `after`, delivered or not. One of its pulls is read at a time, however many it sends, so
 /// that those of others wait for one of it and not for all.
-pub async fn pull(app: &App, of: &ApplicationRow, after: i64, limit: u32) -> Result<Pulled, AppError> {
-    let turn = app.turns.take_soon(TurnKey::Pull(of.no.0)).await;
-    let _turn = turn.map_err(|_| {
-        AppError::Crowded("other pulls of this application are being read; ask for one after the other".to_owned())
-    })?;
-    let mut events = app.store.events_after(of.tenant, of.no, after, limit).await?;
+pub async fn pull(app: &Arc<App>, of: &ApplicationRow, after: i64, limit: u32) -> Result<Pulled, AppError> {
+    let (tenant, no) = (of.tenant, of.no);
+    let read = move |app: Arc<App>| async move { app.store.events_after(tenant, no, after, limit).await };
+    let mut events = read_in_turn(app, TurnKey::Pull(no.0), CROWDED, read).await?;
     match events.first() {
         // What is missing here is no longer kept, or was lost with what came after a backup.
         Some(first) if first.seq > after.saturating_add(1) => Err(AppError::EventsGone { oldest: first.seq }),
@@ -40,7 +42,6 @@ pub async fn pull(app: &App, of: &ApplicationRow, after: i64, limit: u32) -> Res
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tokio::task::JoinSet;

@@ -1,5 +1,7 @@
 //! Fee rules: upgrade, create, query, list.
 
+use std::sync::Arc;
+
 use countersign_domain::ids::TenantNo;
 use countersign_domain::rules::{self, MarkupRefused, RuleAsk, RuleHead, RuleRefused, RuleVersion};
 use countersign_domain::time::{CLOCKS_APART_MS_MAX, RuleZone, UnixMillis, rfc3339};
@@ -10,7 +12,7 @@ use rust_decimal::Decimal;
 
 use super::error::AppError;
 use super::hints::SubAccount;
-use super::turns::TurnKey;
+use super::turns::{TurnKey, read_in_turn};
 use super::{Actor, App};
 
 /// Which of the two ways to make a version.
@@ -227,18 +229,18 @@ pub async fn in_force(
 
 /// A page of an institution's rules as they are now.
 pub async fn page(
-    app: &App,
+    app: &Arc<App>,
     institution: &MerchantRow,
     filter: RuleFilter,
     offset: u64,
     limit: u32,
 ) -> Result<RulePage, AppError> {
+    const CROWDED: &str = "other lists of this institution are being read; ask for one after the other";
     // An institution with very many sub-accounts has one of its lists read at a time, and leaves the other places of all merchants' lists to others.
-    let turn = app.turns.take_soon(TurnKey::RuleList(institution.no.0)).await;
-    let _turn = turn.map_err(|_| {
-        AppError::Crowded("other lists of this institution are being read; ask for one after the other".to_owned())
-    })?;
-    Ok(app.store.rule_page(institution.tenant, filter, app.clock.now(), offset, limit).await?)
+    let (key, tenant) = (TurnKey::RuleList(institution.no.0), institution.tenant);
+    let read =
+        move |app: Arc<App>| async move { app.store.rule_page(tenant, filter, app.clock.now(), offset, limit).await };
+    read_in_turn(app, key, CROWDED, read).await
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use countersign_domain::time::UnixMillis;
-use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard};
+use countersign_store::StoreError;
+use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard, oneshot};
 use tokio::time::timeout;
 
 use super::App;
@@ -102,6 +103,36 @@ impl Turns {
     }
 }
 
+/// Reads in the turn of `key`, which ends with the read also where whoever asked has gone meanwhile. Else one who asks and goes, again and again, has as
+/// many reads under way as they like. `crowded` is what is said where the turn does not come soon.
+pub async fn read_in_turn<T, F>(
+    app: &Arc<App>,
+    key: TurnKey,
+    crowded: &'static str,
+    read: impl FnOnce(Arc<App>) -> F + Send + 'static,
+) -> Result<T, AppError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, StoreError>> + Send,
+{
+    let (mut answer, answered) = oneshot::channel();
+    let app = Arc::clone(app);
+    tokio::spawn(async move {
+        let turn = tokio::select! {
+            turn = app.turns.take_soon(key) => turn,
+            // Nobody waits for it any more.
+            () = answer.closed() => return,
+        };
+        let found = match turn {
+            Ok(_turn) => read(Arc::clone(&app)).await.map_err(AppError::from),
+            Err(_) => Err(AppError::Crowded(crowded.to_owned())),
+        };
+        drop(answer.send(found));
+    });
+    let broken_off = || StoreError::Unavailable("a read was broken off".to_owned());
+    answered.await.unwrap_or_else(|_| Err(broken_off().into()))
+}
+
 impl App {
     /// Whether a change that arrived then is decided anew, where another node has changed what it rests on.
     pub(super) fn may_decide_anew(&self, arrived: UnixMillis) -> bool {
@@ -122,7 +153,12 @@ impl Drop for Turn<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Semaphore;
+
     use super::*;
+    use crate::app::fixtures::Deployment;
 
     #[tokio::test]
     async fn who_waits_too_long_for_a_turn_is_told_to_repeat_and_leaves_nothing_behind() {
@@ -135,5 +171,44 @@ mod tests {
         drop(within(1).await.expect("it is free again"));
         let waiting = turns.shards.iter().map(|shard| shard.lock().expect("nobody panicked").len()).sum::<usize>();
         assert_eq!(waiting, 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_goes_while_something_is_read_in_their_turn_does_not_end_the_turn() {
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
+        let (begun, may_end) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let ask = || {
+            let (app, begun, may_end) = (Arc::clone(&app), Arc::clone(&begun), Arc::clone(&may_end));
+            tokio::spawn(async move {
+                let read = |_| async move {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    may_end.acquire().await.expect("is open").forget();
+                    Ok(())
+                };
+                read_in_turn(&app, TurnKey::Pull(1), "crowded", read).await
+            })
+        };
+        let gone = ask();
+        until(|| begun.load(Ordering::SeqCst) == 1).await;
+        gone.abort();
+        assert!(gone.await.expect_err("it is gone").is_cancelled());
+        // One of these waits, and the other goes while it does.
+        let (waits, goes) = (ask(), ask());
+        tokio::task::yield_now().await;
+        goes.abort();
+        drop(goes.await);
+        assert_eq!(begun.load(Ordering::SeqCst), 1, "the first read is not over");
+        may_end.add_permits(2);
+        waits.await.expect("ends").expect("is read");
+        assert_eq!(begun.load(Ordering::SeqCst), 2, "for whom nobody waits nothing is read");
+        assert_eq!(may_end.available_permits(), 0);
+        Deployment::close(&app);
+    }
+
+    async fn until(is_so: impl Fn() -> bool) {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! `POST /v1/pay/convert`: an order made of a quote.
 
+use std::sync::Arc;
+
 use countersign_domain::conversion::Terms;
 use countersign_domain::money::{Amount, Currency, TRANSACTION_MAX, transaction_digits};
 use countersign_protocol::code::Code;
@@ -24,7 +26,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.body)
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let asked = Conversion {
             client_req_id: asked.client_req_id.clone(),

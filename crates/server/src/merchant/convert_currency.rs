@@ -1,6 +1,7 @@
 //! `GET /v1/pay/convert/currency`: what can be converted.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use countersign_domain::money::Currency;
 use countersign_protocol::endpoint::convert_currency::{Request, Response, Side};
@@ -22,7 +23,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.query())
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let side = signed.request().side;
         let ways = conversion::ways(app).await?;
         let named = ways.iter().flat_map(|way| {

@@ -1,5 +1,7 @@
 //! `GET /v1/pay/convert/order`: one convert order of the caller.
 
+use std::sync::Arc;
+
 use countersign_domain::ids::OrderId;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::convert_order::Request;
@@ -22,7 +24,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.query())
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let order = OrderId::parse(&signed.request().order_id).ok_or_else(|| {
             Failure::of_field(Code::InvalidParameter, "orderId", "must be 1 to 18 digits without a leading zero")
         })?;

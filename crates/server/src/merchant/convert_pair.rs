@@ -1,5 +1,7 @@
 //! `GET /v1/pay/convert/pair`: what a currency can be converted into, or from.
 
+use std::sync::Arc;
+
 use countersign_domain::conversion::Pair;
 use countersign_protocol::endpoint::convert_currency::Side;
 use countersign_protocol::endpoint::convert_pair::{Convertible, Request, Response};
@@ -23,7 +25,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.query())
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let named = currency("currency", &asked.currency)?;
         let ways = conversion::ways(app).await?;

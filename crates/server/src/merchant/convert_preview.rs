@@ -1,5 +1,7 @@
 //! `POST /v1/pay/convert/preview`: a price, and a quote that holds it for a while.
 
+use std::sync::Arc;
+
 use countersign_domain::conversion::{Given, Quote};
 use countersign_protocol::endpoint::convert_preview::{Fixed, Request, Response};
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
@@ -23,7 +25,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.body)
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let ask = PriceAsk {
             sell: currency("sellCurrency", &asked.sell_currency)?,

@@ -1,5 +1,7 @@
 //! `GET /v1/pay/events`: the application's own events, delivered or not, in order.
 
+use std::sync::Arc;
+
 use countersign_domain::time::rfc3339;
 use countersign_protocol::endpoint::events::{Event, Request, Response};
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
@@ -20,7 +22,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.query())
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let pulled = app::pull::pull(app, &signed.application().application, asked.after, asked.limit).await?;
         let events = pulled

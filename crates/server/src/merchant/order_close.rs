@@ -1,5 +1,7 @@
 //! `POST /v1/pay/order/close`: gives a pending payment order of the caller up.
 
+use std::sync::Arc;
+
 use countersign_protocol::endpoint::order_close::{DONE, Request, Response};
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 
@@ -20,7 +22,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.body)
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let named = named(signed.request());
         payment_orders::close(app, signed.owner(), &named, signed.claim(), &signed.actor()).await?;
         success(&Response { result: DONE.to_owned() })

@@ -1,5 +1,7 @@
 //! `POST /v1/pay/order`: a payment order.
 
+use std::sync::Arc;
+
 use countersign_domain::payment_order::PaymentKind;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 
@@ -21,7 +23,7 @@ impl super::signed::Operation for Operation {
         parse(input)
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, OrderRequest>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, OrderRequest>) -> Result<Vec<u8>, Failure> {
         success(&made(&create(app, signed, PaymentKind::Order).await?.order))
     }
 }

@@ -1,5 +1,7 @@
 //! `POST /v1/pay/order/query`: one payment order of the caller, by either number.
 
+use std::sync::Arc;
+
 use countersign_protocol::endpoint::order_query::Request;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 
@@ -21,7 +23,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.body)
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let owner = signed.owner();
         let found = payment_orders::find(app, owner, &named(signed.request())).await?;
         success(&in_full(app, &owner.merchant_id, &found.order))

@@ -1,5 +1,7 @@
 //! `POST /rate/commission_rule`: the first version of a sub-account's fee rule.
 
+use std::sync::Arc;
+
 use countersign_protocol::endpoint::rule_create::Request;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 
@@ -21,7 +23,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.body)
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = &signed.request().0;
         let wanted = Wanted {
             making: Making::Create,

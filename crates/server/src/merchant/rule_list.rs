@@ -1,5 +1,7 @@
 //! `POST /rate/commission_rule/list`: an institution's rules as they are now, by page.
 
+use std::sync::Arc;
+
 use countersign_protocol::endpoint::rule_list::{Request, Response};
 use countersign_protocol::endpoint::{Endpoint, RequestRefused, RuleStatus};
 use countersign_store::contract::RuleFilter;
@@ -21,7 +23,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.body)
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let institution = signed.institution();
         let filter = RuleFilter {

@@ -1,5 +1,7 @@
 //! `GET /rate/commission_rule`: the rule of a sub-account that is in force now, or at the end of a second.
 
+use std::sync::Arc;
+
 use countersign_protocol::endpoint::rule_query::Request;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 use countersign_store::contract::RuleRecord;
@@ -25,7 +27,7 @@ impl super::signed::Operation for Operation {
         Request::parse(input.query())
     }
 
-    async fn handle(app: &App, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
+    async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let at = asked.query_time.as_deref().map(|t| date(app, "query_time", t)).transpose()?;
         let at = at.map(|second| second.plus_ms(TO_THE_END_OF_A_SECOND_MS));

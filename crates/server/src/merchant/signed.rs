@@ -97,7 +97,10 @@ pub trait Operation {
     fn parse(input: Input<'_>) -> Result<Self::Request, RequestRefused>;
 
     /// Answers with the whole envelope. An operation that changes something has used the nonce up in its batch.
-    fn handle(app: &App, signed: &Signed<'_, Self::Request>) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
+    fn handle(
+        app: &Arc<App>,
+        signed: &Signed<'_, Self::Request>,
+    ) -> impl Future<Output = Result<Vec<u8>, Failure>> + Send;
 }
 
 impl Edge {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::fault::fault;
 use super::open::{leave_log, stable_plans};
@@ -26,6 +27,8 @@ const READ_CACHE_KIB: i32 = 2048;
 const STATEMENTS_MAX: usize = 64;
 /// Long reads at once, of each kind.
 const LISTS_MAX: usize = 4;
+/// How long somebody waits for one of those places.
+const PLACE_WITHIN: Duration = Duration::from_secs(5);
 
 static NEXT_STORE: AtomicU64 = AtomicU64::new(1);
 
@@ -67,6 +70,10 @@ pub(super) struct Readers {
     /// Shared by long reads; the checkpointer takes it alone when they overlap so that one always holds the log.
     lists: RwLock<()>,
     closed: Mutex<bool>,
+}
+
+fn crowded() -> StoreError {
+    StoreError::Unavailable("too many lists are asked for at once".to_owned())
 }
 
 pub(super) fn closed() -> StoreError {
@@ -187,7 +194,13 @@ impl Readers {
         asker: Asker,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let permit = Arc::clone(&self.permits[asker as usize]).acquire_owned().await.map_err(|_| closed())?;
+        let permit = Arc::clone(&self.permits[asker as usize]).acquire_owned();
+        let permit = match asker {
+            // Whoever it is that has too much to read, the server can wait.
+            Asker::Server => permit.await,
+            Asker::Merchant | Asker::Operator => timeout(PLACE_WITHIN, permit).await.map_err(|_| crowded())?,
+        };
+        let permit = permit.map_err(|_| closed())?;
         let readers = Arc::clone(self);
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::time::UnixMillis;
@@ -380,7 +381,7 @@ async fn happen(app: &App, client_id: &str, times: usize) {
 }
 
 /// The numbers of a page, or the oldest that is kept.
-async fn pulled(app: &App, client_id: &str, after: i64) -> Result<Vec<i64>, i64> {
+async fn pulled(app: &Arc<App>, client_id: &str, after: i64) -> Result<Vec<i64>, i64> {
     let of = app.store.application(client_id).await.expect("it answers").expect("it is there").application;
     match pull(app, &of, after, 500).await {
         Ok(page) => {
@@ -396,7 +397,7 @@ async fn pulled(app: &App, client_id: &str, after: i64) -> Result<Vec<i64>, i64>
 async fn no_merchant_takes_an_event_after_a_restore_for_one_that_he_has_seen() {
     let (place, database) = (Place::new().await, Fresh::new().await);
     let file = place.path("backup");
-    let app = open_app(&place.config, Clock::System, None).await.expect("it opens");
+    let app = Arc::new(open_app(&place.config, Clock::System, None).await.expect("it opens"));
     let (till, idle) = (application(&app, "till", None).await, application(&app, "idle", None).await);
     happen(&app, &till, 2).await;
     take(&place.config, &file).await.expect("a backup can be taken");
@@ -408,7 +409,7 @@ async fn no_merchant_takes_an_event_after_a_restore_for_one_that_he_has_seen() {
 
     let restored = place.elsewhere("restored", None);
     restore(&restored, &file).await.expect("it is whole");
-    let app = open_app(&restored, Clock::System, None).await.expect("it opens");
+    let app = Arc::new(open_app(&restored, Clock::System, None).await.expect("it opens"));
     let mut first = 0;
     for id in [&till, &idle] {
         assert_eq!(pulled(&app, id, 5).await, Ok(vec![]), "nothing has happened since");
@@ -427,7 +428,7 @@ async fn no_merchant_takes_an_event_after_a_restore_for_one_that_he_has_seen() {
     // The numbers that are left out are none that a move misses.
     let moved = place.elsewhere("moved", Some(database.url()));
     restore(&moved, &again).await.expect("it is whole");
-    let app = open_app(&moved, Clock::System, None).await.expect("it opens");
+    let app = Arc::new(open_app(&moved, Clock::System, None).await.expect("it opens"));
     happen(&app, &till, 1).await;
     assert_eq!(pulled(&app, &till, first - 1).await, Ok(vec![first, first + 1]));
     let next = pulled(&app, &till, first + 1).await.expect_err("numbers are left out again");
