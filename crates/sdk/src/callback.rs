@@ -37,12 +37,13 @@ pub struct Callback {
     pub biz_status: String,
     /// The application it is meant for.
     pub client_id: String,
-    /// Business data, a JSON text; its structure depends on `biz_type`. See [`Callback::data`].
+    /// Business data, a JSON text; its structure depends on `biz_type`. See [`Callback::event_data`] for what the service writes by itself,
+    /// [`Callback::data`] for the rest.
     pub data: String,
 }
 
 impl Callback {
-    /// Reads the business data.
+    /// Reads the business data into a type of yours.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.data)
     }

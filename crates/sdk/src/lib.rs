@@ -1,8 +1,8 @@
 //! Client and callback verifier for merchants of Countersign.
 //!
 //! [`Client`] signs every request with a fresh nonce and timestamp, follows the server's clock, and tells refusals apart by
-//! their code. [`CallbackVerifier`] checks what the server sends to a merchant's callback URL. [`EventWalk`] fetches the events of an
-//! application again, in order, and says which are missing.
+//! their code. [`CallbackVerifier`] checks what the server sends to a merchant's callback URL, and [`EventData`] reads what it tells.
+//! [`EventWalk`] fetches the events of an application again, in order, and says which are missing.
 //!
 //! ```no_run
 //! use countersign_sdk::{Client, Error, protocol::code::Code, protocol::endpoint::rule_query};
@@ -29,6 +29,7 @@ mod ambient;
 pub mod callback;
 pub mod client;
 mod error;
+pub mod event_data;
 mod http_date;
 mod identity;
 mod operations;
@@ -40,6 +41,7 @@ pub use callback::{Callback, CallbackRefused, CallbackVerifier};
 pub use client::{Answer, Client, ClientBuilder};
 pub use countersign_protocol as protocol;
 pub use error::Error;
+pub use event_data::{EventData, PaymentOrderData, PaymentOrderStatus};
 pub use pull::{EventWalk, Gap, PullError};
 pub use rust_decimal::Decimal;
 pub use secret::EmptySecret;

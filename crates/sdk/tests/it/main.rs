@@ -3,6 +3,7 @@
 mod callback;
 mod client;
 mod clock;
+mod event_data;
 mod pull;
 mod receiver;
 mod refusals;

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::journey_rule_upgrade::{UPGRADE, bank, call, date, good};
 
-const CREATE: &str = "/v1/pay/order";
+pub const CREATE: &str = "/v1/pay/order";
 const NATIVE: &str = "/v1/pay/transactions/native";
 const QUERY: &str = "/v1/pay/order/query";
-const CLOSE: &str = "/v1/pay/order/close";
+pub const CLOSE: &str = "/v1/pay/order/close";
 const HOUR_MS: i64 = 3_600_000;
 /// Codes of refusals.
 const PARAMETER: &str = "400001";
@@ -24,11 +24,11 @@ const STATUS: &str = "400204";
 const CURRENCY: &str = "400205";
 const AMOUNT: &str = "400621";
 
-fn order(trade_no: &str) -> Value {
+pub fn order(trade_no: &str) -> Value {
     json!({"merchantTradeNo": trade_no, "currency": "USDT", "orderAmount": "10.50"})
 }
 
-fn with(mut body: Value, field: &str, value: Value) -> Value {
+pub fn with(mut body: Value, field: &str, value: Value) -> Value {
     body[field] = value;
     body
 }
@@ -44,19 +44,19 @@ async fn query(world: &World, signer: &Signer, trade_no: &str) -> Value {
 }
 
 /// A move by the back end; its status and answer.
-async fn advance(world: &World, prepay_id: &Value, body: Value) -> (u16, Value) {
+pub async fn advance(world: &World, prepay_id: &Value, body: Value) -> (u16, Value) {
     let path = format!("/operator/v1/payment-orders/{}", prepay_id.as_str().expect("a number"));
     let answer = world.access.call("PATCH", &path, Some(body)).await.expect("an answer");
     (answer.status, answer.json())
 }
 
-async fn pulled(world: &World, signer: &Signer) -> Vec<Value> {
+pub async fn pulled(world: &World, signer: &Signer) -> Vec<Value> {
     let page = good(world, signer, "GET", "/v1/pay/events?after=0&limit=500", &Value::Null).await;
     page["events"].as_array().expect("events").clone()
 }
 
 /// Waits until so many callbacks were written.
-async fn told(world: &World, signer: &Signer, count: usize) {
+pub async fn told(world: &World, signer: &Signer, count: usize) {
     let written = async || Ok((pulled(world, signer).await.len() == count).then_some(()));
     until("callbacks are written", Duration::from_secs(10), written).await.expect("they are");
 }

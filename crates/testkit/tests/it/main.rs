@@ -20,6 +20,7 @@ mod http_2;
 mod journey_convert;
 mod journey_convert_order;
 mod journey_endpoint;
+mod journey_event_data;
 mod journey_events;
 mod journey_identities;
 mod journey_payment_orders;
