@@ -1,4 +1,4 @@
-//! A merchant's receiver of callbacks: verifies each one, processes each event once, acknowledges.
+//! A merchant's receiver of callbacks: verifies each one, processes once what it says, acknowledges.
 //!
 //! ```text
 //! COUNTERSIGN_SECRET=... cargo run -p countersign-sdk --example receiver -- 127.0.0.1:9000
@@ -18,15 +18,27 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::post;
 use countersign_sdk::protocol::replay::WindowRefused;
-use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, callback};
+use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, EventData, PaymentOrderData, callback};
 
-struct Receiver {
+pub(crate) struct Receiver {
     verifier: CallbackVerifier,
-    /// Events that were processed. A real receiver keeps them in its database, in the transaction that processes the event:
-    /// the server sends an event again until it hears SUCCESS, also after this program was started anew. They recognise the server's
-    /// repeats only, since an event id is not signed: where there are several processes the database keeps each `event.nonce`, too,
-    /// and refuses the second of it; and what is done for an order goes by what the body says.
-    processed: Mutex<HashSet<String>>,
+    /// What was processed: bizType, bizId and bizStatus, which are signed. The event id is not, so it says nothing of what was done before. A real
+    /// receiver keeps them in its database, in a table where the three together are unique, and writes them in the transaction that
+    /// does what the event is about: the server sends an event again until it hears SUCCESS, also after this program was started anew.
+    /// Where there are several processes the database keeps each `event.nonce`, too, and refuses the second of it.
+    processed: Mutex<HashSet<[String; 3]>>,
+}
+
+impl Receiver {
+    pub(crate) fn new(verifier: CallbackVerifier) -> Self {
+        Self { verifier, processed: Mutex::default() }
+    }
+
+    /// Whether what the event says comes for the first time. From then on it does not.
+    pub(crate) fn is_first(&self, event: &Callback) -> bool {
+        let said = [event.biz_type.clone(), event.biz_id.clone(), event.biz_status.clone()];
+        self.processed.lock().unwrap_or_else(PoisonError::into_inner).insert(said)
+    }
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -50,8 +62,7 @@ pub(crate) fn verifier(secret: Option<String>, old: Option<String>) -> anyhow::R
 }
 
 pub(crate) fn routes(verifier: CallbackVerifier) -> Router {
-    let receiver = Arc::new(Receiver { verifier, processed: Mutex::default() });
-    Router::new().route("/callback", post(receive)).with_state(receiver)
+    Router::new().route("/callback", post(receive)).with_state(Arc::new(Receiver::new(verifier)))
 }
 
 async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body: Bytes) -> impl IntoResponse {
@@ -78,16 +89,31 @@ fn status_of(refused: &CallbackRefused) -> StatusCode {
 
 /// The answer to a genuine callback.
 fn process(receiver: &Receiver, event: &Callback) -> Vec<u8> {
-    let mut processed = receiver.processed.lock().unwrap_or_else(PoisonError::into_inner);
-    if processed.insert(event.event_id.clone()) {
-        println!(
-            "event {}: {} {} is {}: {}",
-            event.event_id, event.biz_type, event.biz_id, event.biz_status, event.data
-        );
+    let Callback { event_id, attempt, biz_type, biz_id, biz_status, .. } = event;
+    if receiver.is_first(event) {
+        println!("{biz_type} {biz_id} is {biz_status}: {} ({event_id})", told(event));
     } else {
-        println!("event {} again (attempt {}): it was processed before", event.event_id, event.attempt);
+        println!("{biz_type} {biz_id} is {biz_status}, again ({event_id}, attempt {attempt}): it was processed before");
     }
     callback::processed()
+}
+
+/// What the event tells beyond that.
+fn told(event: &Callback) -> String {
+    match event.event_data() {
+        Ok(EventData::PaymentOrder(order)) => {
+            let paid = order.actual_amount.map_or_else(|| "nothing".to_owned(), |amount| amount.to_string());
+            let PaymentOrderData { merchant_trade_no, order_amount, currency, .. } = order;
+            format!("{paid} of {order_amount} {currency} was paid for {merchant_trade_no}")
+        }
+        // Nothing has happened: an operator looks whether this program takes callbacks.
+        Ok(EventData::Test) => "a test".to_owned(),
+        // Of the platform's own, such as TRANSFER_ADDRESS: `event.data` reads it into a type of yours.
+        Ok(_) => event.data.clone(),
+        // The platform has emitted it by hand, with data of its own: a real receiver asks for the order. To answer FAIL would only bring
+        // the same bytes again.
+        Err(error) => format!("{} ({error})", event.data),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a script is configured by its environment: a secret is no argument")]

@@ -14,12 +14,12 @@ use crate::ambient;
 use crate::client::HEADER_PREFIX_DEFAULT;
 use crate::secret::{EmptySecret, key};
 
-/// A genuine callback. The same event may come more than once, so be idempotent by what the signed body says: `biz_type`, `biz_id`,
-/// `biz_status`.
+/// A genuine callback. The same event may come more than once, so be idempotent by what the signed body says: the same `biz_type`, `biz_id`
+/// and `biz_status` never have their effect twice. Source: docs/PROTOCOL.md, "Repeats and order".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callback {
-    /// The event: the same on every attempt of the server, whose repeats are known by it. Not covered by the signature: whoever
-    /// captured a callback can send it under another one.
+    /// The server's name for the event, the same on every attempt: for logs, and for questions to the operator. Not covered by the
+    /// signature: whoever captured a callback can send it under another one, so repeats are not known by it.
     pub event_id: String,
     /// Made anew for each attempt, and signed: no two genuine requests have the same. What receivers of several processes share.
     pub nonce: String,
@@ -74,7 +74,8 @@ pub enum CallbackRefused {
 /// start, is taken once more there while its timestamp is acceptable, under whatever event id its sender likes: that header is not
 /// signed. So receivers of several processes share each [`Callback::nonce`]: they put it into a table where it is unique, refuse the
 /// callback if it is there already, and keep it until [`Callback::sent_ms`] plus the tolerance, which is up to twice the tolerance
-/// after it came, since a callback may be stamped ahead. The event id recognises repeats of the server, and nothing else.
+/// after it came, since a callback may be stamped ahead. That stops a captured request. The server's own repeats are signed anew, and known by
+/// what they say: see [`Callback`].
 ///
 /// The memory has a bound, [`CallbackVerifier::nonces_max`]. Where it is full, callbacks are refused ([`WindowRefused::Full`])
 /// until the oldest of it is too old to be acceptable: to forget one earlier would let it be taken twice.

@@ -1,7 +1,7 @@
-//! The example `receiver`, by the statuses of its answers.
+//! The example `receiver`: the statuses of its answers, and what it does once.
 
 use countersign_sdk::CallbackVerifier;
-use countersign_sdk::protocol::callback::callback_nonce;
+use countersign_sdk::protocol::callback::{CallbackBody, callback_nonce};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -42,4 +42,27 @@ async fn the_receiver_that_is_shown_answers_503_where_it_cannot_remember_more_an
         stream.read_to_string(&mut answer).await.expect("it answers");
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
+}
+
+#[test]
+fn the_receiver_that_is_shown_goes_by_what_is_signed_and_not_by_the_event_id() {
+    let receiver = example::Receiver::new(CallbackVerifier::new(SECRET).expect("a secret"));
+    let verifier = CallbackVerifier::new(SECRET).expect("a secret");
+    let mut nonces = 0..;
+    let mut is_first = |event_id: &str, change: fn(&mut CallbackBody)| {
+        let mut body = body();
+        change(&mut body);
+        let nonce = callback_nonce(nonces.next().expect("endless"));
+        let mut request = Request::signed(SECRET, NOW_MS, &nonce, body.to_bytes());
+        request.headers.insert("x-service-event-id".to_owned(), event_id.to_owned());
+        let header = |name: &str| request.headers.get(name).map(String::as_str);
+        receiver.is_first(&verifier.verify(header, &request.body, NOW_MS).expect("genuine"))
+    };
+    assert!(is_first("evt_1", |_| ()));
+    assert!(!is_first("evt_1", |_| ()), "another attempt");
+    assert!(!is_first("evt_2", |_| ()), "captured and renamed, or told of again after a restore");
+    assert!(is_first("evt_1", |body| body.biz_status = "CLOSED".to_owned()), "other news under an id that was seen");
+    assert!(is_first("evt_1", |body| body.biz_id = "78".to_owned()));
+    assert!(is_first("evt_1", |body| body.biz_type = "TRANSFER_ADDRESS".to_owned()));
+    assert!(!is_first("evt_3", |body| body.biz_status = "CLOSED".to_owned()));
 }
