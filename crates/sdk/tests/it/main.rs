@@ -8,4 +8,5 @@ mod pull;
 mod receiver;
 mod refusals;
 mod stub;
+mod till;
 mod transport;

@@ -15,7 +15,7 @@ use crate::journey_rule_upgrade::{bank, good};
 mod example;
 
 /// Takes requests to `to`, each on a connection of its own, and cuts every second one off once its answer begins to come.
-async fn lossy(to: SocketAddr) -> SocketAddr {
+pub async fn lossy(to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {

@@ -41,3 +41,4 @@ mod rotations;
 mod stopping;
 mod stores;
 mod tidy;
+mod till;

@@ -1,0 +1,163 @@
+//! A till: makes a payment order, shows what the payer needs, waits until it is paid, and gives it up if it is not paid in time.
+//!
+//! ```text
+//! COUNTERSIGN_CLIENT_ID=app_... COUNTERSIGN_SECRET=... \
+//!   cargo run -p countersign-sdk --example till -- http://127.0.0.1:8080 USDT 12.5
+//! ```
+//!
+//! Every call is made until it is answered: the same merchantTradeNo with the same content is the same order, however often it is sent, and
+//! closing a closed order succeeds. So where an answer is lost nothing happens twice. The number is printed before anything is sent; given
+//! as a fourth argument, it takes the order up again after this program was stopped.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use countersign_sdk::protocol::code::Code;
+use countersign_sdk::protocol::endpoint::{order_close, order_native, order_query};
+use countersign_sdk::{Client, Error, PaymentOrderStatus};
+use tokio::time::sleep;
+
+/// How often a call is made before a person has to look.
+const TRIES: u32 = 8;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (base_url, currency, amount, trade_no) = match args.as_slice() {
+        [base_url, currency, amount] => (base_url, currency, amount, fresh_trade_no()?),
+        [base_url, currency, amount, trade_no] => (base_url, currency, amount, trade_no.clone()),
+        _ => bail!("arguments: BASE_URL CURRENCY AMOUNT [MERCHANT_TRADE_NO]"),
+    };
+    let client = Client::builder(base_url, environment("COUNTERSIGN_CLIENT_ID")?, environment("COUNTERSIGN_SECRET")?);
+    let till = Till { client: client.build()?, patience: Patience::default() };
+
+    println!("order {trade_no}: {amount} {currency}");
+    let made = till.sell(&trade_no, currency, amount).await?;
+    // An order that was taken up again may have been paid meanwhile, and nobody shall pay it twice.
+    if PaymentOrderStatus::from(made.order.status.as_str()) == PaymentOrderStatus::Pending {
+        println!("show the payer this as a QR code: {}\nor send them to: {}", made.qr_content, made.location);
+    }
+    let found = till.outcome(&trade_no).await?;
+    let status = PaymentOrderStatus::from(found.order.status.as_str());
+    let paid = found.actual_amount.as_deref().unwrap_or("an unknown amount");
+    match status {
+        // Compare the amounts: what was paid may differ from what was asked for.
+        PaymentOrderStatus::Paid => println!("PAID: {paid} of {} {currency}", found.order.order_amount),
+        PaymentOrderStatus::Expired | PaymentOrderStatus::Closed => println!("{status}: hand nothing out"),
+        // PROCESS: the payer has paid, and it is not confirmed yet. It cannot be closed, and nothing is handed out before it is paid.
+        _ => println!("{status}: not decided yet. Ask again later, with {trade_no} as the fourth argument"),
+    }
+    Ok(())
+}
+
+/// A number that no other order of the merchant has: 128 random bits. A real till takes the id of its own record of the sale, which it
+/// writes down before the first call.
+pub(crate) fn fresh_trade_no() -> anyhow::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).context("the operating system gives random bytes")?;
+    Ok(format!("till-{:032x}", u128::from_le_bytes(bytes)))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a script is configured by its environment: a secret is no argument")]
+fn environment(name: &str) -> anyhow::Result<String> {
+    std::env::var(name).ok().filter(|value| !value.trim().is_empty()).with_context(|| format!("{name} is not set"))
+}
+
+/// How long a till waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// How often it looks whether the order is final: the bound of the wait.
+    pub(crate) looks_max: u32,
+    /// Between two looks.
+    pub(crate) between_looks: Duration,
+    /// Between the first two tries of a call that was not answered; twice as long each time.
+    pub(crate) between_tries: Duration,
+}
+
+impl Default for Patience {
+    /// Five minutes for the payer.
+    fn default() -> Self {
+        Self { looks_max: 100, between_looks: Duration::from_secs(3), between_tries: Duration::from_millis(100) }
+    }
+}
+
+pub(crate) struct Till {
+    pub(crate) client: Client,
+    pub(crate) patience: Patience,
+}
+
+impl Till {
+    /// Makes the order, or finds the one that was made under this number.
+    pub(crate) async fn sell(
+        &self,
+        trade_no: &str,
+        currency: &str,
+        amount: &str,
+    ) -> anyhow::Result<order_native::Response> {
+        // What is content of the order is the same in every try. No orderExpireTime: in an hour it expires by itself, if nobody closes it.
+        let ask = order_native::Request {
+            merchant_trade_no: trade_no.to_owned(),
+            currency: currency.to_owned(),
+            order_amount: amount.to_owned(),
+            ..order_native::Request::default()
+        };
+        Ok(self.until_answered(async || self.client.order_native(&ask).await).await?)
+    }
+
+    /// Waits until the order is final; one that is still pending when patience is over is given up. What comes back is final but in two
+    /// cases: it was paid and is not confirmed yet, or stands where this program does not know it.
+    pub(crate) async fn outcome(&self, trade_no: &str) -> anyhow::Result<order_query::Response> {
+        for _ in 1..self.patience.looks_max {
+            let found = self.look(trade_no).await?;
+            if PaymentOrderStatus::from(found.order.status.as_str()).is_final() {
+                return Ok(found);
+            }
+            sleep(self.patience.between_looks).await;
+        }
+        let found = self.look(trade_no).await?;
+        if PaymentOrderStatus::from(found.order.status.as_str()) != PaymentOrderStatus::Pending {
+            return Ok(found);
+        }
+        let name = order_close::Request { merchant_trade_no: Some(trade_no.to_owned()), prepay_id: None };
+        match self.until_answered(async || self.client.order_close(&name).await).await {
+            Ok(_) => {}
+            // The payer, or the end of its time, was faster: the look below says which.
+            Err(error) if error.code() == Some(Code::InvalidOrderStatus) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.look(trade_no).await
+    }
+
+    async fn look(&self, trade_no: &str) -> anyhow::Result<order_query::Response> {
+        let name = order_query::Request { merchant_trade_no: Some(trade_no.to_owned()), prepay_id: None };
+        Ok(self.until_answered(async || self.client.order_query(&name).await).await?)
+    }
+
+    /// One call, again and again until somebody has answered it. Only for calls that may be done twice, as all of a till's.
+    async fn until_answered<T>(&self, call: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+        let mut pause = self.patience.between_tries;
+        for _ in 1..TRIES {
+            match call().await {
+                Err(error) if is_temporary(&error) => sleep(pause.max(retry_after(&error))).await,
+                answered => return answered,
+            }
+            pause *= 2;
+        }
+        call().await
+    }
+}
+
+/// Whether the same call may be answered later. All other refusals are our mistake: to repeat them would not help.
+fn is_temporary(error: &Error) -> bool {
+    let says_so = matches!(error.code(), Some(Code::RateLimited | Code::ServiceUnavailable));
+    says_so || error.may_have_been_done() || matches!(error, Error::Transport(_))
+}
+
+fn retry_after(error: &Error) -> Duration {
+    match error {
+        Error::Refused { retry_after_s, .. } | Error::RefusedNewly { retry_after_s, .. } => {
+            Duration::from_secs(retry_after_s.unwrap_or(0).into())
+        }
+        _ => Duration::ZERO,
+    }
+}
