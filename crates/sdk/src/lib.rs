@@ -45,3 +45,8 @@ pub use event_data::{EventData, PaymentOrderData, PaymentOrderStatus};
 pub use pull::{EventWalk, Gap, PullError};
 pub use rust_decimal::Decimal;
 pub use secret::EmptySecret;
+
+/// The code of the README is compiled and run with the examples of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
