@@ -12,10 +12,10 @@ use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::CommitError;
 use countersign_store::{Store as _, StoreError};
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::concurrency_limit::ConcurrencyLimit;
+use super::concurrency_limit::{ConcurrencyLimit, Place};
 use super::error::AppError;
 use super::master_key::{self, MASTER_KEY_ID};
 use super::sealed::EVIDENCE;
@@ -30,7 +30,7 @@ mod order;
 use callbacks::KeptCallbacks;
 use order::Snapshot;
 
-/// Files that one node makes at once.
+/// Files that one node makes at once for one token, and two more for all.
 const AT_ONCE_MAX: usize = 4;
 /// How long a line waits for a caller who does not read.
 const READ_WITHIN: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ const TRIES_MAX: usize = 10;
 
 /// Who may make a file now.
 pub fn exports() -> ConcurrencyLimit {
-    ConcurrencyLimit::new(AT_ONCE_MAX, "files of evidence")
+    ConcurrencyLimit::new(AT_ONCE_MAX, AT_ONCE_MAX + 2, "files of evidence")
 }
 
 /// A line of a file on its way.
@@ -100,7 +100,7 @@ pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
 
 /// Begins a file. Who takes it is in the audit log before its first line goes out.
 pub async fn export(app: &Arc<App>, id: PrepayId, actor: &Actor) -> Result<FileLines, AppError> {
-    let place = app.exports.take()?;
+    let place = app.exports.take(&actor.name)?;
     let snapshot = order::snapshot(app, id).await?;
     let key = key(app, actor).await?;
     let callbacks = callbacks::list(app, &snapshot.row).await?;
@@ -124,7 +124,7 @@ struct File {
     key: SigningKey,
     callbacks: KeptCallbacks,
     lines: mpsc::Sender<Result<FileLine, AppError>>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// Why no more lines are made.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use countersign_domain::ids::TenantNo;
 use countersign_domain::time::{UnixMillis, rfc3339};
@@ -11,6 +12,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::Desk;
+use super::auth::Caller;
 use super::call::{Reply, json};
 use super::filters::Filters;
 use super::paging::{Asked, Mark, NUMBER, Page};
@@ -108,13 +110,13 @@ fn which(filters: &Filters) -> Result<Which, Problem> {
         ("from" = Option<String>, Query, description = "Only at this instant or later, RFC 3339"), ("to" = Option<String>, Query, description = "Only before this instant, RFC 3339"),
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<AuditLine>), (status = 404, body = ProblemDocument)))]
-pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
+pub async fn list(State(desk): State<Arc<Desk>>, caller: Extension<Caller>, asked: Asked) -> Reply {
     let (after, mut which, merchant_id) =
         (asked.after(&MARK)?, which(&asked.filters)?, asked.filters.id("merchant_id")?);
     if let Some(merchant_id) = merchant_id {
         which.tenant = Some(audit_log::tenant(&desk.app, &merchant_id).await?);
     }
-    let _place = if which.is_everything() { None } else { Some(desk.searches.take()?) };
+    let _place = if which.is_everything() { None } else { Some(desk.searches.take(&caller.actor.name)?) };
     let lines = audit_log::list(&desk.app, &which, after, asked.limit).await?;
     let next = lines.next.as_ref().map(MARK.write);
     let named = audit_chain::named(&desk.app.store, lines.rows).await?;

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use countersign_domain::time::rfc3339;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
+use super::auth::Caller;
 use super::call::{Reply, json};
 use super::paging::Asked;
 use super::problem::{Problem, ProblemDocument};
@@ -80,7 +82,9 @@ fn which(asked: &Asked) -> Result<Which, Problem> {
         ("to" = Option<String>, Query, description = "Only those that were written before this instant, RFC 3339"),
         ("limit" = Option<u32>, Query, description = "At most so many causes: 1 to 500, default 50")),
     responses((status = 200, body = DeadCauses), (status = 404, body = ProblemDocument)))]
-pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
-    let found = causes::of_dead(&desk.app, &which(&asked)?).await?;
+pub async fn list(State(desk): State<Arc<Desk>>, caller: Extension<Caller>, asked: Asked) -> Reply {
+    let which = which(&asked)?;
+    let _place = desk.counts.take(&caller.actor.name)?;
+    let found = causes::of_dead(&desk.app, &which).await?;
     Ok(json(&DeadCauses::of(&found, asked.limit)))
 }

@@ -105,6 +105,10 @@ pub struct OperatorSettings {
     pub dispatcher: Arc<Dispatcher>,
 }
 
+/// Reads that walk over very many rows to count them, of one token: what dead callbacks died of, how a redelivery fared, what a redelivery would send,
+/// what retention will free.
+const COUNTS_MAX: usize = 2;
+
 /// The operator listener's state.
 #[derive(Debug)]
 pub struct Desk {
@@ -116,6 +120,7 @@ pub struct Desk {
     statements: ConcurrencyLimit,
     what_ifs: ConcurrencyLimit,
     searches: ConcurrencyLimit,
+    counts: ConcurrencyLimit,
 }
 
 /// The address at the other end of the connection; whoever serves the router puts it into each request's extensions.
@@ -144,9 +149,10 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
         app,
         settings,
         request_id_header,
-        statements: ConcurrencyLimit::new(statements::STATEMENTS_MAX, "statements"),
-        what_ifs: ConcurrencyLimit::new(what_if::WHAT_IFS_MAX, "what-ifs"),
-        searches: ConcurrencyLimit::new(audit::SEARCHES_MAX, "searches of the audit log"),
+        statements: ConcurrencyLimit::new(statements::STATEMENTS_MAX, statements::STATEMENTS_MAX + 2, "statements"),
+        what_ifs: ConcurrencyLimit::new(what_if::WHAT_IFS_MAX, what_if::WHAT_IFS_MAX + 1, "what-ifs"),
+        searches: ConcurrencyLimit::new(audit::SEARCHES_MAX, audit::SEARCHES_MAX + 2, "searches of the audit log"),
+        counts: ConcurrencyLimit::new(COUNTS_MAX, 2 * COUNTS_MAX, "counts of many events"),
     });
     let mut api = Router::new();
     for door in doors() {

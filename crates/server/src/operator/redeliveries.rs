@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::SortedId;
@@ -13,6 +14,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
+use super::auth::Caller;
 use super::call::{Bare, Call, Named, Reply, json};
 use super::events::BIZ_ID_CHARS_MAX;
 use super::fields::{checked_text, chosen_id, in_order, instant, whole};
@@ -329,6 +331,7 @@ pub async fn start(State(desk): State<Arc<Desk>>, call: Call) -> Reply {
     call.once(async {
         let (wish, whose, preview) = parse(&call.body)?;
         if preview {
+            let _place = desk.counts.take(&call.actor.name)?;
             return count(call.app(), &wish, &whose).await;
         }
         let begun = begin(&call, &wish, &whose).await?;
@@ -423,7 +426,8 @@ impl From<&Outcomes> for RedeliveryOutcomes {
 #[utoipa::path(get, path = "/operator/v1/redeliveries/{redelivery_id}/outcomes", tag = "Redeliveries", operation_id = "show_redelivery_outcomes",
     params(("redelivery_id" = String, Path, description = "The redelivery")),
     responses((status = 200, body = RedeliveryOutcomes), (status = 404, body = ProblemDocument)))]
-pub async fn outcomes(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Reply {
+pub async fn outcomes(State(desk): State<Arc<Desk>>, caller: Extension<Caller>, Named(id): Named<String>) -> Reply {
+    let _place = desk.counts.take(&caller.actor.name)?;
     Ok(json(&RedeliveryOutcomes::from(&redelivery::outcomes(&desk.app, redelivery_id(&id)?).await?)))
 }
 

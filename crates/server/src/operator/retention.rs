@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use countersign_domain::time::rfc3339;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
+use super::auth::Caller;
 use super::call::{Reply, json};
 use super::paging::Page;
 use crate::app::retention::{self, Freeable};
@@ -45,7 +47,8 @@ impl From<&Freeable> for Retained {
 /// What is older than it is to be kept and would be freed now, by kind. Nothing is freed by asking.
 #[utoipa::path(get, path = "/operator/v1/retention", tag = "Deployment", operation_id = "show_retention",
     responses((status = 200, body = Page<Retained>)))]
-pub async fn show(State(desk): State<Arc<Desk>>) -> Reply {
+pub async fn show(State(desk): State<Arc<Desk>>, caller: Extension<Caller>) -> Reply {
+    let _place = desk.counts.take(&caller.actor.name)?;
     let kinds = retention::report(&desk.app).await?;
     Ok(json(&Page::whole(kinds.iter().map(Retained::from).collect())))
 }

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, HeaderValue};
@@ -18,6 +19,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
+use super::auth::Caller;
 use super::call::Reply;
 use super::filters::{Filters, needed};
 use super::problem::{Problem, ProblemDocument};
@@ -361,11 +363,11 @@ impl Pages for Sheet {
         ("format" = Option<String>, Query, description = "`csv` (the default) or `jsonl`")),
     responses((status = 200, content((String = "text/csv"), (StatementLine = "application/x-ndjson"))),
         (status = 404, body = ProblemDocument)))]
-pub async fn show(State(desk): State<Arc<Desk>>, filters: Filters) -> Reply {
+pub async fn show(State(desk): State<Arc<Desk>>, caller: Extension<Caller>, filters: Filters) -> Reply {
     let merchant_id = needed("merchant_id", filters.id("merchant_id")?)?;
     let month = needed("month", filters.text("month")?)?;
     let format = Format::of(filters.text("format")?.as_deref())?;
-    let place = desk.statements.take()?;
+    let place = desk.statements.take(&caller.actor.name)?;
     let app = desk.app.clone();
     let statement = statements::begin(&app, &merchant_id, &month).await?;
     let name = format!("attachment; filename=\"statement-{merchant_id}-{month}.{}\"", format.extension());

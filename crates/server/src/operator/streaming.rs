@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::Response;
@@ -14,10 +15,15 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use countersign_store::StoreError;
 use hyper::body::Frame;
 use thiserror::Error;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use crate::app::App;
+use crate::app::concurrency_limit::Place;
 use crate::app::error::AppError;
+
+/// How long callers may take over what they are given, and how much more of it for each second beyond: one who takes longer keeps a place from others.
+const SLACK: Duration = Duration::from_secs(60);
+const BYTES_PER_S_MIN: u64 = 16 * 1024;
 
 /// What an answer is made of.
 pub trait Pages: Sized + Send + 'static {
@@ -35,7 +41,33 @@ type Page<P> = Pin<Box<dyn Future<Output = Result<(Bytes, Option<P>), AppError>>
 struct Streamed<P> {
     app: Arc<App>,
     page: Option<Page<P>>,
-    _place: OwnedSemaphorePermit,
+    pace: Pace,
+    _place: Place,
+}
+
+/// How fast a caller takes what is given.
+#[derive(Debug, Default)]
+struct Pace {
+    given: u64,
+    /// How long the caller took over it.
+    taken: Duration,
+    /// When the last part was given, and was not asked beyond since.
+    since: Option<Instant>,
+}
+
+impl Pace {
+    fn gives(&mut self, bytes: usize, now: Instant) {
+        self.given += bytes as u64;
+        self.since = Some(now);
+    }
+
+    /// The caller asks for more: whether that is too late.
+    fn is_too_slow(&mut self, now: Instant) -> bool {
+        if let Some(since) = self.since.take() {
+            self.taken += now.duration_since(since);
+        }
+        self.taken > SLACK + Duration::from_secs(self.given / BYTES_PER_S_MIN)
+    }
 }
 
 impl<P> fmt::Debug for Streamed<P> {
@@ -52,12 +84,20 @@ impl<P: Pages> hyper::body::Body for Streamed<P> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        if self.page.is_some() && self.pace.is_too_slow(Instant::now()) {
+            self.page = None;
+            tracing::warn!(
+                "An answer to an operator broke off: it was taken more slowly than {BYTES_PER_S_MIN} bytes a second"
+            );
+            return Poll::Ready(Some(Err(BrokenOff)));
+        }
         let Some(page) = self.page.as_mut() else { return Poll::Ready(None) };
         let made = ready!(page.as_mut().poll(context));
         self.page = None;
         Poll::Ready(Some(match made {
             Ok((bytes, rest)) => {
                 self.page = rest.map(|rest| Box::pin(rest.next()) as Page<P>);
+                self.pace.gives(bytes.len(), Instant::now());
                 Ok(Frame::data(bytes))
             }
             Err(error) => {
@@ -81,9 +121,32 @@ fn told(app: &App, error: &AppError) {
 }
 
 /// 200 with what `pages` makes. It holds its place until the caller has it all, or is gone.
-pub fn stream(app: Arc<App>, place: OwnedSemaphorePermit, kind: &'static str, pages: impl Pages) -> Response<Body> {
-    let body = Streamed { app, page: Some(Box::pin(pages.next())), _place: place };
+pub fn stream(app: Arc<App>, place: Place, kind: &'static str, pages: impl Pages) -> Response<Body> {
+    let body = Streamed { app, page: Some(Box::pin(pages.next())), pace: Pace::default(), _place: place };
     let mut response = Response::new(Body::new(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_may_be_slow_for_a_minute_and_then_as_slow_as_the_least_rate() {
+        let (mut pace, mut now) = (Pace::default(), Instant::now());
+        let mut takes = |after: Duration| {
+            now += after;
+            let is_too_slow = pace.is_too_slow(now);
+            pace.gives(16 * 1024, now);
+            is_too_slow
+        };
+        assert!(!takes(Duration::from_secs(3600)), "what it waits for us does not count");
+        assert!(!takes(SLACK));
+        for _ in 0..100 {
+            assert!(!takes(Duration::from_secs(1)), "the least rate");
+        }
+        assert!(!takes(Duration::from_secs(2)));
+        assert!(takes(Duration::from_secs(2)), "slower than that, and the minute is used up");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::{ACCEPT, HeaderMap};
@@ -17,6 +18,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Desk;
+use super::auth::Caller;
 use super::call::{Reply, json};
 use super::filters::{Filters, needed};
 use super::problem::{Problem, ProblemDocument};
@@ -395,10 +397,15 @@ fn is_none_of(parameter: &str) -> bool {
         ("to" = Option<String>, Query, description = "Only orders that were paid before this instant, RFC 3339; absent or still to come: up to now")),
     responses((status = 200, content((WhatIfReport = "application/json"), (WhatIfLine = "application/x-ndjson"))),
         (status = 404, body = ProblemDocument)))]
-pub async fn show(State(desk): State<Arc<Desk>>, headers: HeaderMap, filters: Filters) -> Reply {
+pub async fn show(
+    State(desk): State<Arc<Desk>>,
+    caller: Extension<Caller>,
+    headers: HeaderMap,
+    filters: Filters,
+) -> Reply {
     let question = question(&filters, desk.app.policy.markup_unit)?;
     within_unit(&desk.app, "r_markup", question.markup.r())?;
-    let place = desk.what_ifs.take()?;
+    let place = desk.what_ifs.take(&caller.actor.name)?;
     let (app, trying) = (desk.app.clone(), begin(&desk.app, &question).await?);
     if !wants_lines(&headers) {
         let answer = whole(&app, &question, trying).await;

@@ -142,7 +142,7 @@ struct Listed<'a> {
 }
 
 /// Compares all pages of an institution's list under some filter; how many there were.
-async fn compare_list(app: &App, subs: &[History], dice: &mut Dice) -> Result<usize> {
+async fn compare_list(app: &Arc<App>, subs: &[History], dice: &mut Dice) -> Result<usize> {
     let Some(first) = subs.first() else { return Ok(0) };
     let one_sub = if dice.once_in(8) { dice.one_of(subs).map(|history| history.id.clone()) } else { None };
     let filter = RuleFilter {
