@@ -36,8 +36,11 @@ mod takes;
 pub(super) use super::permits::Bounds;
 pub(super) use takes::Takes;
 
-/// Applications that are read at once.
+/// Applications that are read at once: at first, and while what is read is small.
+const READ_APPLICATIONS_FIRST: usize = 2;
 const READ_APPLICATIONS_MAX: usize = 16;
+/// Bytes of one read, about, as far as those of the read before it tell.
+const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Rows that a read of several applications asks for beyond those in memory, unless the least portion of each is more.
 const READ_ROWS_MAX: usize = 16 * PORTION_MIN;
 /// Bytes of events that wait for their turn; beyond it each application has one ready.
@@ -77,6 +80,8 @@ pub(super) struct Lineup {
     queues: [Queue; 3],
     /// Applications whose rows are to be read next.
     reading: Vec<(TenantNo, ApplicationNo)>,
+    /// So many of them are read at once.
+    reach: usize,
     ready_bytes: usize,
     /// Events that others of their application wait for, in all places.
     awaited: usize,
@@ -94,6 +99,7 @@ impl Lineup {
             places: HashMap::default(),
             queues: Default::default(),
             reading: Vec::new(),
+            reach: READ_APPLICATIONS_FIRST,
             ready_bytes: 0,
             awaited: 0,
             open: 0,
@@ -129,7 +135,7 @@ impl Lineup {
         }
         self.permits.age(now);
         for class in Class::ALL {
-            while self.reading.len() < READ_APPLICATIONS_MAX && self.unrecorded < UNRECORDED_MAX {
+            while self.reading.len() < self.reach && self.unrecorded < UNRECORDED_MAX {
                 let (permits, queue) = (&self.permits, &mut self.queues[class as usize]);
                 let first = match permits.room(class) {
                     Room::None => None,
@@ -233,6 +239,7 @@ impl Lineup {
         now: UnixMillis,
     ) {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        self.reach = reach_after(self.reach, asked.len(), rows.iter().map(bytes_of).sum());
         let mut rows = rows.into_iter().peekable();
         for (tenant, application) in asked {
             let mut counts = [0_usize; 2];
@@ -465,6 +472,17 @@ impl Lineup {
     #[cfg(test)]
     pub(super) fn ready_of(&self, application: ApplicationNo) -> usize {
         self.places.get(&application).map_or(0, Place::ready)
+    }
+}
+
+/// How many applications are read at once, after a read of so many has found so many bytes.
+fn reach_after(reach: usize, read: usize, bytes: usize) -> usize {
+    if bytes > READ_BYTES_MAX {
+        (read.saturating_mul(READ_BYTES_MAX) / bytes).max(1)
+    } else if bytes < READ_BYTES_MAX / 4 {
+        (reach * 2).min(READ_APPLICATIONS_MAX)
+    } else {
+        reach
     }
 }
 

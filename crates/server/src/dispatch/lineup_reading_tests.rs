@@ -112,7 +112,7 @@ fn several_that_are_read_at_once_are_read_in_small_portions_and_so_is_one_where_
             bench.lineup.places.insert(application, place);
             bench.lineup.note(TenantNo(1), application, NOW);
         }
-        bench.lineup.ready_bytes = ready_bytes;
+        (bench.lineup.reach, bench.lineup.ready_bytes) = (READ_APPLICATIONS_MAX, ready_bytes);
         match bench.lineup.next(NOW) {
             Some(Next::Read(Portion { of, limit, .. })) => (of.len(), limit),
             other => panic!("{other:?}"),
@@ -176,4 +176,39 @@ fn who_has_very_much_that_cannot_be_read_back_rests_as_a_whole() {
     assert_eq!(bench.begun(later(59_999)), [] as [i64; 0]);
     assert_eq!(bench.reads, reads);
     assert_eq!(bench.lineup.first_at(), Some(later(60_000)));
+}
+
+#[test]
+fn so_many_applications_are_read_at_once_that_what_comes_of_it_has_a_bound() {
+    const LARGE: usize = 150 * 1024;
+    for (bytes, most, reads_of_16) in [(LARGE, 2, 0), (300, 16, 1)] {
+        let mut lineup = Bench::new(1_000, 8).lineup;
+        for application in 101..=200 {
+            let row = event(1, application);
+            lineup.note(row.tenant, row.application, NOW);
+        }
+        let mut reached = Vec::new();
+        while let Some(next) = lineup.next(NOW) {
+            let Next::Read(Portion { of, limit, .. }) = next else { continue };
+            reached.push(of.len());
+            let numbers = || 0..i64::from(limit);
+            let large = |of: &(TenantNo, ApplicationNo), no| EventRow {
+                body: vec![0; bytes],
+                ..event(of.1.0 * 100 + no, of.1.0)
+            };
+            let rows = of.iter().flat_map(|of| numbers().map(move |no| large(of, no))).collect();
+            lineup.offer(&of, rows, limit, NOW);
+            if reached.len() == 20 {
+                break;
+            }
+        }
+        assert_eq!(reached.first(), Some(&2), "what is not known is read with care");
+        assert_eq!(reached.iter().max(), Some(&most), "{bytes} bytes each: {reached:?}");
+        assert!(reached.iter().filter(|many| **many == 16).count() >= reads_of_16, "{reached:?}");
+        assert!(bytes != LARGE || reached.iter().skip(1).all(|many| *many == 1), "{reached:?}");
+    }
+    // What has become large is read with care from the next read on.
+    assert_eq!(reach_after(16, 16, 16 * 64 * LARGE), 1);
+    assert_eq!(reach_after(16, 16, 2 * READ_BYTES_MAX), 8);
+    assert_eq!(reach_after(8, 8, READ_BYTES_MAX / 2), 8);
 }
