@@ -78,6 +78,7 @@ fn in_words(line: &Map<String, Value>) -> String {
         ("000000", _) => "It was accepted.".to_owned(),
         (_, "client_gone") => "Its caller went away before there was an answer.".to_owned(),
         (_, CUT_OFF) => "Its body ended too early: its caller went away, or announced more than it sent.".to_owned(),
+        (_, "body_broken") => "Its body was not sent as HTTP demands: the message says how.".to_owned(),
         (_, "unknown_client") => {
             format!("No application has the ClientId {client:?}: it was mistyped, or belongs to another deployment.")
         }

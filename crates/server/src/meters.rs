@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::Endpoint;
-use metrics::{Counter, Histogram, counter, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// Upper bounds of the buckets of request times, in seconds.
-const SECONDS: [f64; 11] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0];
+const SECONDS: [f64; 13] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 5.0, 10.0, 20.0];
+
+/// Of attempts at callbacks: what hangs ends at the deadline, 15 s unless that is set otherwise.
+const ATTEMPT_SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0];
 
 /// Of how late callbacks are: endpoints that fail or have a rate keep theirs waiting for long.
 const DELAY_SECONDS: [f64; 10] = [0.01, 0.05, 0.25, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 21_600.0];
@@ -23,9 +26,11 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
         return Ok(handle.clone());
     }
     let delay = Matcher::Full(crate::dispatch::DELAY_SECONDS.to_owned());
+    let attempt = Matcher::Full(crate::dispatch::ATTEMPT_SECONDS.to_owned());
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
-        .set_buckets_for_metric(delay, &DELAY_SECONDS)?;
+        .set_buckets_for_metric(delay, &DELAY_SECONDS)?
+        .set_buckets_for_metric(attempt, &ATTEMPT_SECONDS)?;
     let handle = builder.install_recorder()?;
     metrics::describe_counter!("countersign_requests_total", "Requests of merchants by endpoint and code");
     metrics::describe_counter!(
@@ -33,6 +38,8 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
         "Calls of the operator API by method, route and code"
     );
     metrics::describe_histogram!("countersign_request_seconds", "From a request's head to its answer");
+    metrics::describe_gauge!("countersign_build_info", "Which program this is: always 1");
+    gauge!("countersign_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     metrics::describe_gauge!("countersign_ready", "1 while this node takes requests, else 0");
     metrics::describe_gauge!("countersign_database_standbys", "Standbys of PostgreSQL that follow, by kind");
     metrics::describe_counter!(crate::app::rates::GONE_STALE, "Rates that became too old to be quoted");

@@ -221,6 +221,10 @@ impl PaidOrders for AnyStore {
     async fn paid_orders(&self, span: PaidSpan, page: Cursor<PrepayId>) -> Result<Vec<PaidOrder>, StoreError> {
         either!(self, s => s.paid_orders(span, page).await)
     }
+
+    async fn paid_orders_settle(&self) -> Result<bool, StoreError> {
+        either!(self, s => s.paid_orders_settle().await)
+    }
 }
 
 impl Store for AnyStore {

@@ -9,6 +9,7 @@
 //! its number and its instant of payment each order is either the one or the other, whatever any clock did.
 
 use std::future::Future;
+use std::time::Duration;
 
 use countersign_domain::fees::OrderFee;
 use countersign_domain::ids::{MerchantNo, TenantNo, time_ordered};
@@ -22,6 +23,9 @@ use crate::read::{Columns, Fields};
 
 /// An order is late that was paid longer than this after its number was drawn, in ms. The schema's step 16 has the same figure.
 pub const LATE_MS: i64 = 86_400_000;
+
+/// How long changes that are under way are waited for.
+pub(crate) const SETTLE_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// Whose orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +76,10 @@ pub trait PaidOrders {
         span: PaidSpan,
         page: Cursor<PrepayId>,
     ) -> impl Future<Output = Result<Vec<PaidOrder>, StoreError>> + Send;
+
+    /// Whether every change of payment orders that had begun when this was asked is over: what they did is read from here on. Waits for them for a
+    /// second or so.
+    fn paid_orders_settle(&self) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 
 /// Numbers among which a page is looked for: from behind `after` on, below `end`.

@@ -21,24 +21,38 @@ pub(super) fn describe() {
     }
 }
 
-/// The line of the audit log, for the batch that makes the event dead. What the endpoint said is the attempt's.
-pub(super) fn death(event: &EventRow, attempt: &AttemptRow, now: UnixMillis) -> Write {
-    let system = Actor::system();
-    let before = json!({ "state": event.state.name() }).to_string();
-    let after = json!({
-        "state": "dead",
-        "client_id": event.client_id,
-        "attempts": attempt.attempt,
-        "outcome": attempt.outcome.name(),
-    });
-    let id = public_id(event.event_id);
-    let line = system.did(Some(event.tenant), now, "event.dead", &id, before, after.to_string());
-    Write::RecordAudit(Box::new(line))
+/// An event whose last attempt has failed: it is dead once that is recorded.
+#[derive(Debug)]
+pub(super) struct Death {
+    /// The line of the audit log, for the batch that makes it dead. What the endpoint said is the attempt's.
+    pub(super) line: Write,
+    id: String,
+    client_id: String,
 }
 
-/// One more event is dead, and that is recorded.
-pub(super) fn count_death() {
-    counter!(DEAD).increment(1);
+impl Death {
+    pub(super) fn of(event: &EventRow, attempt: &AttemptRow, now: UnixMillis) -> Self {
+        let (id, client_id) = (public_id(event.event_id), event.client_id.clone());
+        let before = json!({ "state": event.state.name() }).to_string();
+        let after = json!({
+            "state": "dead",
+            "client_id": client_id,
+            "attempts": attempt.attempt,
+            "outcome": attempt.outcome.name(),
+        });
+        let line = Actor::system().did(Some(event.tenant), now, "event.dead", &id, before, after.to_string());
+        Self { line: Write::RecordAudit(Box::new(line)), id, client_id }
+    }
+
+    /// Says so, and counts it: it is recorded.
+    pub(super) fn tell(&self, last: &AttemptRow) {
+        let Self { id, client_id, .. } = self;
+        let AttemptRow { attempt, outcome, duration_ms: took_ms, .. } = *last;
+        let (outcome, detail) = (outcome.name(), last.detail.as_str());
+        tracing::error!(event.id = %id, client_id, attempt, took_ms, outcome, detail,
+            "Callback {id} failed ({outcome}) in its last attempt, {attempt}; it is dead until it is redelivered");
+        counter!(DEAD).increment(1);
+    }
 }
 
 /// One more endpoint is disabled, and that is recorded.

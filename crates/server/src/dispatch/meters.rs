@@ -19,7 +19,7 @@ use super::attempt::Report;
 
 const LACKS: &str = "countersign_callback_lacks_total";
 const ATTEMPTS: &str = "countersign_callback_attempts_total";
-const ATTEMPT_SECONDS: &str = "countersign_callback_attempt_seconds";
+pub(crate) const ATTEMPT_SECONDS: &str = "countersign_callback_attempt_seconds";
 /// From when an event was due until its first attempt began. Its buckets are set where the recorder is made.
 pub(crate) const DELAY_SECONDS: &str = "countersign_callback_delay_seconds";
 const IN_FLIGHT: &str = "countersign_callbacks_in_flight";

@@ -75,7 +75,7 @@ pub(crate) use attempt::Report;
 pub(crate) use by_hand::{ByHand, Manner};
 pub(crate) use connect::Spelling;
 pub(crate) use deliver::Parts;
-pub(crate) use meters::DELAY_SECONDS;
+pub(crate) use meters::{ATTEMPT_SECONDS, DELAY_SECONDS};
 
 pub use health::BreakerState;
 pub use idle::IDLE_TOTAL_MAX;

@@ -18,10 +18,11 @@ use metrics::counter;
 use tokio::time::{Instant, sleep};
 
 use super::attempt::Report;
+use super::dead_and_disabled::{self, Death};
 use super::flight::Flight;
 use super::health::{PAUSE_MS_MAX, Sign};
 use super::records::Record;
-use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, dead_and_disabled};
+use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
 use crate::app::Actor;
 use crate::app::callers::KnownApplication;
 use crate::app::events::as_read;
@@ -119,7 +120,7 @@ impl Dispatcher {
             Verdict::DisableEndpoint => Box::pin(self.disable(event, &made, known.application.revision)).await,
             Verdict::Delivered | Verdict::StaysDelivered | Verdict::Retry { .. } | Verdict::Dead => {
                 let (state, due_at) = verdict.state();
-                let death = (verdict == Verdict::Dead).then(|| dead_and_disabled::death(event, &made.row, now));
+                let death = (verdict == Verdict::Dead).then(|| Box::new(Death::of(event, &made.row, now)));
                 Ended::Made(Box::new(Record { flight: Flight::of(event), made, state, due_at, death, sign }))
             }
         }
@@ -414,10 +415,8 @@ fn tell(event: &EventRow, known: &KnownApplication, attempt: i64, report: &Repor
             tracing::warn!(event.id = %id, client_id, attempt, took_ms, outcome, detail, delay_ms,
                 "Callback {id} failed ({outcome}); attempt {attempt} is repeated in {delay_ms} ms");
         }
-        Verdict::Dead => {
-            tracing::error!(event.id = %id, client_id, attempt, took_ms, outcome, detail,
-                "Callback {id} failed ({outcome}) in its last attempt, {attempt}; it is dead until it is redelivered");
-        }
+        // Said once it is recorded.
+        Verdict::Dead => {}
         Verdict::StaysDelivered => {
             tracing::warn!(event.id = %id, client_id, attempt, took_ms, outcome, detail,
                 "Callback {id}, sent again by hand, failed ({outcome}) in its last attempt, {attempt}; it was delivered before and stays so");

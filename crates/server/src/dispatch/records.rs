@@ -11,13 +11,14 @@ use std::time::Duration;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
-use countersign_store::{Batch, Store as _, Write};
+use countersign_store::{Batch, Store as _};
 use tokio::time::Instant;
 
+use super::dead_and_disabled::Death;
 use super::flight::Flight;
 use super::health::Sign;
 use super::record::{COMMIT_FOR, Fate, Made, Tries};
-use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, dead_and_disabled};
+use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
 
 /// How long a record waits for others, where attempts are under way whose records may come.
 const LINGER: Duration = Duration::from_millis(4);
@@ -32,14 +33,14 @@ pub(super) struct Record {
     pub(super) state: DeliveryState,
     pub(super) due_at: Option<UnixMillis>,
     /// What tells the operators, where it was the last one.
-    pub(super) death: Option<Write>,
+    pub(super) death: Option<Box<Death>>,
     pub(super) sign: Sign,
 }
 
 impl Record {
     fn batch(&self) -> Batch {
         let recorded = self.made.write(&self.flight, self.state, self.due_at);
-        Batch([recorded].into_iter().chain(self.death.clone()).collect())
+        Batch([recorded].into_iter().chain(self.death.as_ref().map(|death| death.line.clone())).collect())
     }
 
     /// Whether the endpoint has taken the callback.
@@ -142,8 +143,8 @@ impl Dispatcher {
             Fate::Fenced => Ended::Again,
             // Moved: the commit was done before, and its answer was lost.
             Fate::Committed | Fate::Conflict(_) => {
-                if record.death.is_some() {
-                    dead_and_disabled::count_death();
+                if let Some(death) = &record.death {
+                    death.tell(&record.made.row);
                 }
                 let (outcome, was_moved) = (record.made.row.outcome, matches!(fate, Fate::Conflict(_)));
                 Ended::Attempted { next: record.due_at, sign: record.sign, outcome, was_moved }

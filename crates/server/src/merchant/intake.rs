@@ -155,12 +155,12 @@ where
 }
 
 fn broken(error: &(dyn std::error::Error + 'static)) -> Failure {
-    let (sentence, reason) = match edges::body_refusal(error) {
-        Some(sentence) => (sentence, "body_broken"),
+    let refused = |sentence: &str| Failure::new(Code::InvalidParameter, sentence);
+    match edges::body_refusal(error) {
+        Some(sentence) => refused(sentence).because("body_broken"),
         // It may have ended its half alone: whoever is there still gets an answer.
-        None => (edges::BROKE_OFF, CUT_OFF),
-    };
-    Failure::new(Code::InvalidParameter, sentence).because(reason)
+        None => refused(edges::BROKE_OFF).because(CUT_OFF),
+    }
 }
 
 fn too_large(limits: &IntakeLimits) -> Failure {

@@ -46,6 +46,12 @@ pub(super) const EXPIRED: &str = concat!(
      AND (o.application_no & 63) = l.lane AND o.expire_at <= $2 ORDER BY o.expire_at LIMIT $3) p ORDER BY p.expire_at, p.order_no"
 );
 
+// Each transaction that has written to a table, or those of a list. It has the lock until its commit is over. A table of another database with the same
+// number would be waited for, too.
+pub(super) const UNDER_WAY: &str = "SELECT DISTINCT l.virtualtransaction FROM pg_locks l
+    WHERE l.locktype = 'relation' AND l.relation = to_regclass($1::text)::oid AND l.mode = 'RowExclusiveLock' AND l.granted
+      AND ($2::text[] IS NULL OR l.virtualtransaction = ANY($2))";
+
 // The tenant is one of a list, and the order begins with it: no constant, so the order is not that of the numbers of all. Of a merchant there is a
 // range beside, which is of the merchants' index alone. The walk begins and ends by the number: of that range PostgreSQL ends it by the merchant only,
 // and beside the merchant's value it does not begin by it. The time in a bound is always less; without it, a plan takes the range for so small

@@ -98,6 +98,7 @@ statements! {
     PaymentOrderMoves: payment::MOVES;
     PaymentOrderReceived: payment::RECEIVED;
     PaymentOrdersExpired: payment::EXPIRED;
+    PaymentOrdersUnderWay: payment::UNDER_WAY;
     PaidOrdersOfMerchant: payment::PAID_OF_MERCHANT;
     LateOrdersOfMerchant: payment::LATE_OF_MERCHANT;
     PaidOrdersOfTenant: payment::PAID_OF_TENANT;

@@ -95,7 +95,7 @@ async fn a_transaction_whose_commit_never_arrives_ends_before_its_fate_is_given_
 }
 
 /// A primary whose commits wait for its standby, and the standby, which gets nothing more.
-async fn waiting_for_a_standby() -> (Server, Server, PostgresOptions) {
+pub async fn waiting_for_a_standby() -> (Server, Server, PostgresOptions) {
     let mut primary = Server::start(ServerOptions::default());
     let standby = primary.standby("b");
     let url = Server::url_of(&[&primary, &standby], "postgres");

@@ -24,6 +24,7 @@ mod ready;
 mod room;
 mod schemas;
 mod served;
+mod settling;
 mod sqlite;
 mod sqlite_files;
 mod tenancy;
