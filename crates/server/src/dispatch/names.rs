@@ -86,11 +86,14 @@ type Asked = (Box<str>, u16);
 /// Look-ups that no thread has begun, and since when.
 type Waiting = Mutex<HashMap<Asked, (Instant, Answer)>>;
 
+/// By name.
+type Standings = Mutex<HashMap<Box<str>, Standing>>;
+
 /// Looks names up.
 pub(super) struct Names {
     resolve: Arc<Resolve>,
     places: [Arc<Semaphore>; 3],
-    standings: Mutex<HashMap<Box<str>, Standing>>,
+    standings: Arc<Standings>,
     waiting: Arc<Waiting>,
 }
 
@@ -119,7 +122,7 @@ impl Names {
         Self {
             resolve: Arc::new(resolve),
             places: Standing::ALL.map(|standing| Arc::new(Semaphore::new(standing.places()))),
-            standings: Mutex::default(),
+            standings: Arc::default(),
             waiting: Arc::default(),
         }
     }
@@ -127,20 +130,25 @@ impl Names {
     /// The addresses of a name, with this port, asked for now.
     pub(super) async fn look_up(&self, name: &str, port: u16, within: Duration) -> Result<Vec<SocketAddr>, Unresolved> {
         let end = Instant::now() + within;
-        let crowded = |_| Unresolved::Crowded { has_hung: self.standing(name) == Standing::Hung };
-        let answer = timeout_at(end, self.ask(name, port)).await.map_err(crowded)?;
-        let found = timeout_at(end, self.hear(name, answer)).await.map_err(|_| Unresolved::TookTooLong)?;
-        found.map_err(Unresolved::Error)
+        let crowded = || Unresolved::Crowded { has_hung: self.standing(name) == Standing::Hung };
+        let answer = timeout_at(end, self.ask(name, port, Some(within))).await.map_err(|_| crowded())?;
+        // Where most of the time has gone by before there was a place, one that has no answer yet says nothing of the name.
+        let hung_after = Instant::now() + within / 2;
+        match timeout_at(end, self.hear(name, answer, hung_after)).await {
+            Ok(found) => found.map_err(Unresolved::Error),
+            Err(_) if Instant::now() < hung_after => Err(crowded()),
+            Err(_) => Err(Unresolved::TookTooLong),
+        }
     }
 
     /// The same for whoever has a limit of time around more than this.
     pub(super) async fn look_up_without_limit(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        let answer = self.ask(name, port).await;
-        self.hear(name, answer).await
+        let answer = self.ask(name, port, None).await;
+        self.hear(name, answer, Instant::now()).await
     }
 
     /// A look-up that no thread has begun yet: one that waits for its thread, or another one as soon as there is a place for it.
-    async fn ask(&self, name: &str, port: u16) -> Answer {
+    async fn ask(&self, name: &str, port: u16, within: Option<Duration>) -> Answer {
         let asked: Asked = (name.into(), port);
         if let Some(waits) = shared(&lock(&self.waiting), &asked) {
             return waits;
@@ -154,16 +162,25 @@ impl Names {
         let (tells, answer) = watch::channel(None);
         waiting.insert(asked.clone(), (Instant::now(), answer.clone()));
         drop(waiting);
-        let resolve = Arc::clone(&self.resolve);
+        let (resolve, standings) = (Arc::clone(&self.resolve), Arc::clone(&self.standings));
         let waits = Waits { waiting: Arc::clone(&self.waiting), asked, answer: answer.clone() };
-        spawn_blocking(move || look_up(&*resolve, waits, place, &tells));
+        spawn_blocking(move || {
+            let name = waits.asked.0.clone();
+            let begun = Instant::now();
+            look_up(&*resolve, waits, place, &tells);
+            // Nobody may wait for it any more: it was in time all the same.
+            if within.is_none_or(|within| begun.elapsed() < within) {
+                note(&standings, &name, Standing::Answered);
+            }
+        });
         answer
     }
 
-    async fn hear(&self, name: &str, mut answer: Answer) -> io::Result<Vec<SocketAddr>> {
-        let mut note = LookUpNote { names: self, name, came: Standing::Hung };
+    /// What comes of a look-up. Whoever gives up after that instant has found that it hangs.
+    async fn hear(&self, name: &str, mut answer: Answer, hung_after: Instant) -> io::Result<Vec<SocketAddr>> {
+        let mut note = LookUpNote { names: self, name, hung_after, has_come: false };
         let found = answer.wait_for(Option::is_some).await.map(|found| found.clone());
-        note.came = Standing::Answered;
+        note.has_come = true;
         match found.ok().flatten().as_deref() {
             Some(Ok(found)) => Ok(found.clone()),
             Some(Err(error)) => Err(copied(error)),
@@ -175,18 +192,18 @@ impl Names {
         let standings = lock(&self.standings);
         standings.get(name).copied().unwrap_or(Standing::New)
     }
+}
 
-    fn note(&self, name: &str, standing: Standing) {
-        let mut standings = lock(&self.standings);
-        if let Some(noted) = standings.get_mut(name) {
-            *noted = standing;
-            return;
-        }
-        if standings.len() >= NAMES_MAX {
-            standings.clear();
-        }
-        standings.insert(name.into(), standing);
+fn note(standings: &Standings, name: &str, standing: Standing) {
+    let mut standings = lock(standings);
+    if let Some(noted) = standings.get_mut(name) {
+        *noted = standing;
+        return;
     }
+    if standings.len() >= NAMES_MAX {
+        standings.clear();
+    }
+    standings.insert(name.into(), standing);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -240,12 +257,17 @@ fn look_up(
 struct LookUpNote<'a> {
     names: &'a Names,
     name: &'a str,
-    came: Standing,
+    hung_after: Instant,
+    has_come: bool,
 }
 
 impl Drop for LookUpNote<'_> {
     fn drop(&mut self) {
-        self.names.note(self.name, self.came);
+        if self.has_come {
+            note(&self.names.standings, self.name, Standing::Answered);
+        } else if Instant::now() >= self.hung_after {
+            note(&self.names.standings, self.name, Standing::Hung);
+        }
     }
 }
 
@@ -415,13 +437,32 @@ mod tests {
         let since = Instant::now().checked_sub(SHARED_FOR).expect("some time ago");
         lock(&names.waiting).insert(asked.clone(), (since, stuck.clone()));
         let old = Waits { waiting: Arc::clone(&names.waiting), asked: asked.clone(), answer: stuck.clone() };
-        let answer = names.ask("shop.example", 443).await;
+        let answer = names.ask("shop.example", 443, None).await;
         assert!(!answer.same_channel(&stuck));
-        names.hear("shop.example", answer).await.expect("is found");
+        names.hear("shop.example", answer, Instant::now()).await.expect("is found");
         let (_tells, young) = watch::channel(None);
         lock(&names.waiting).insert(asked, (Instant::now(), young.clone()));
         drop(old);
-        assert!(names.ask("shop.example", 443).await.same_channel(&young), "it has not taken that along");
+        assert!(names.ask("shop.example", 443, None).await.same_channel(&young), "it has not taken that along");
+    }
+
+    /// As after a restart, where many names are looked up for the first time and the resolver is slow.
+    #[tokio::test]
+    async fn whose_look_up_had_hardly_begun_is_not_one_that_hangs() {
+        let resolver = Resolver::default();
+        let names = Arc::new(resolver.names());
+        let held: Vec<_> = (0..Standing::New.places())
+            .map(|_| Arc::clone(&names.places[Standing::New as usize]).try_acquire_owned().expect("is free"))
+            .collect();
+        let late = tokio::spawn({
+            let names = Arc::clone(&names);
+            async move { names.look_up("hangs-not.example", 443, 20 * SHORT).await }
+        });
+        tokio::time::sleep(15 * SHORT).await;
+        drop(held);
+        let why = late.await.expect("ends").expect_err("has no answer yet");
+        assert!(matches!(why, Unresolved::Crowded { has_hung: false }), "{why:?}");
+        assert_eq!(names.standing("hangs-not.example"), Standing::New);
     }
 
     #[test]
