@@ -178,7 +178,7 @@ pub enum Event {
 pub enum EventState {
     /// Waits for its next attempt.
     Pending,
-    /// Waits for a URL, or for callbacks to be enabled.
+    /// Waits for a URL, or for its callbacks or its merchant to be enabled.
     Held,
     /// Acknowledged.
     Delivered,

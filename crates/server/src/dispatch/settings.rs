@@ -58,14 +58,14 @@ pub struct DispatchSettings {
 }
 
 impl Default for DispatchSettings {
-    /// The contract's figures.
+    /// What the settings say unless they are set.
     fn default() -> Self {
         Self {
             prefixes: Prefixes::new(&["X-Service-".to_owned()]).expect("the contract's prefix is one"),
             schedule: Schedule::default(),
             order_hold_ms: 600_000,
             allow_private: false,
-            allowed_ports: Vec::new(),
+            allowed_ports: vec![443],
             route: Route::default(),
             concurrency: 256,
             slow: 1_024,
@@ -75,7 +75,7 @@ impl Default for DispatchSettings {
             per_application_per_s: None,
             connect_timeout: Duration::from_secs(5),
             deadline: DEADLINE,
-            drain_grace: Duration::from_secs(8),
+            drain_grace: Duration::from_millis(7_200),
             extra_roots: Vec::new(),
             who: Who::NOBODY,
             lease: Duration::from_secs(5),

@@ -29,7 +29,7 @@ pub(super) fn dispatch_settings(config: &Config) -> anyhow::Result<DispatchSetti
         per_application_per_s: Some(config.callback_rate_per_s).filter(|rate| *rate > 0),
         connect_timeout: config.callback_connect_timeout.0,
         deadline: config.callback_deadline.0,
-        drain_grace: config.limits.drain_timeout.0.mul_f32(0.8),
+        drain_grace: config.limits.drain_timeout.0 * 4 / 5,
         extra_roots,
         lease: config.dispatch_lease.0,
         look_every: config.dispatch_poll.0,
@@ -46,6 +46,15 @@ fn part_of_merchant(config: &Config, attempts: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_dispatcher_goes_by_unless_it_is_told_is_what_the_settings_say_unless_they_are_set() {
+        let told = dispatch_settings(&Config::default()).expect("the settings hold");
+        // As many as this machine has files for.
+        let DispatchSettings { concurrency, slow, kept, per_merchant, .. } = told;
+        let own = DispatchSettings { concurrency, slow, kept, per_merchant, ..DispatchSettings::default() };
+        assert_eq!(format!("{told:?}"), format!("{own:?}"));
+    }
 
     #[test]
     fn a_merchant_has_the_same_part_of_fewer_attempts() {
