@@ -24,7 +24,8 @@ use crate::model::ModelStore;
 use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
 use crate::paid_order::{PaidOrder, PaidOrders, PaidSpan};
 use crate::payment_order::{
-    OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrders, Received,
+    ExpiredFirst, OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrders,
+    Received,
 };
 use crate::postgres::PostgresStore;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
@@ -163,9 +164,10 @@ impl PaymentOrders for AnyStore {
         &self,
         lanes: LaneSet,
         now: UnixMillis,
+        first: ExpiredFirst,
         limit: u32,
     ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
-        either!(self, s => s.payment_orders_expired(lanes, now, limit).await)
+        either!(self, s => s.payment_orders_expired(lanes, now, first, limit).await)
     }
 }
 

@@ -204,6 +204,15 @@ pub struct PaymentOrderPage {
     pub next: Option<PrepayId>,
 }
 
+/// Which of the expired orders come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiredFirst {
+    /// Those that expired longest ago.
+    Oldest,
+    /// Those that expired last.
+    Newest,
+}
+
 /// What every store promises about payment orders.
 pub trait PaymentOrders {
     /// An order of this merchant; another merchant's is not found by construction.
@@ -246,12 +255,13 @@ pub trait PaymentOrders {
     ) -> impl Future<Output = Result<PaymentOrderPage, StoreError>> + Send;
 
     /// Orders of all tenants that are stored as pending and have expired by `now`, of applications in these lanes: at most `limit` of each
-    /// lane, the longest expired first. Stores of one node know no lanes: all. One that cannot be read back stands there as its error, so
+    /// lane, from that end. Stores of one node know no lanes: all. One that cannot be read back stands there as its error, so
     /// that it does not keep the others waiting.
     fn payment_orders_expired(
         &self,
         lanes: LaneSet,
         now: UnixMillis,
+        first: ExpiredFirst,
         limit: u32,
     ) -> impl Future<Output = Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError>> + Send;
 }

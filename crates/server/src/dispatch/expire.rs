@@ -4,13 +4,13 @@
 //! written, in the same batch, guarded by the order's revision and by the lane of the application. So whoever dies in between leaves both
 //! undone, the next look finds the order again, and of two nodes one writes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::lanes::Lane;
 use countersign_store::batch::{Conflict, Guard};
-use countersign_store::payment_order::PaymentOrderRow;
+use countersign_store::payment_order::{ExpiredFirst, PaymentOrderRow};
 use countersign_store::{CommitError, StoreError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -23,6 +23,8 @@ use crate::app::trouble::RepeatedWarning;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Orders of one look, of each lane.
 const PAGE: u32 = 512;
+/// Of those that expired last, where a page is full.
+const LAST_PAGE: u32 = 128;
 /// Orders that a look reaches beyond where they cannot be noted.
 const STUCK_MAX: u32 = 8_192;
 /// Orders that are noted at once, so that they share commits.
@@ -85,9 +87,18 @@ impl Dispatcher {
             return Ok(Round::default());
         }
         let limit = PAGE + stuck.min(STUCK_MAX);
-        let rows = payment_orders::expired(&self.app, lanes, limit).await?;
+        let rows = payment_orders::expired(&self.app, lanes, ExpiredFirst::Oldest, limit).await?;
         let is_full = rows.len() >= limit as usize;
-        let (mut noted, mut round, mut waiting) = (false, Round::default(), rows.into_iter());
+        // Where there is more than a page, as where one merchant's orders expire all at once, what others have lies behind it.
+        let last = if is_full {
+            payment_orders::expired(&self.app, lanes, ExpiredFirst::Newest, LAST_PAGE).await?
+        } else {
+            Vec::new()
+        };
+        let known: HashSet<_> = rows.iter().flatten().map(|row| row.order.prepay_id).collect();
+        // What of them cannot be read is told when its turn comes.
+        let last = last.into_iter().filter(|row| row.as_ref().is_ok_and(|row| !known.contains(&row.order.prepay_id)));
+        let (mut noted, mut round, mut waiting) = (false, Round::default(), last.chain(rows));
         let (mut under_way, mut names, receivers) = (JoinSet::new(), HashMap::new(), Arc::<Receivers>::default());
         loop {
             while under_way.len() < AT_ONCE
@@ -179,7 +190,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_page_of_orders_that_cannot_be_read_keeps_none_behind_it_waiting_and_slows_none() {
         let page = PAGE as usize;
-        let (deployment, app, orders) = expired(2 * page + 1).await;
+        let (deployment, app, orders) = expired(2 * page + 1 + LAST_PAGE as usize).await;
         damage(&deployment, &app, Damage::PaymentOrdersTo(orders[page - 1].order.prepay_id)).await;
         let dispatcher = dispatcher(&app);
         let (mut stuck, mut rounds) = (0, Vec::new());
@@ -197,6 +208,25 @@ mod tests {
         let round = dispatcher.expire_round(stuck).await.expect("the store reads");
         assert!(round.first_error.is_none() && round.stuck == 0, "{round:?}");
         assert_eq!(status(&app, &orders[0]).await, PaymentStatus::Expired);
+        Deployment::close(&app);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_merchant_whose_orders_expire_all_at_once_keeps_those_of_others_from_nothing() {
+        let (_deployment, app, many) = expired(4 * PAGE as usize).await;
+        let client_id = application(&app, "other", Some("https://other.example/callback")).await;
+        let of = find_application(&app, &client_id).await.expect("is there");
+        let mut one = ordered(&app, &of, "O-1").await;
+        app.clock.advance_ms(one.order.expires_at.0 - app.clock.now().0);
+        let dispatcher = dispatcher(&app);
+        let round = dispatcher.clone().expire_round(0).await.expect("the store reads");
+        one = payment_orders::show(&app, one.order.prepay_id).await.expect("is there").row;
+        assert!(round.goes_on && one.order.revision == 2, "it has waited for the next round: {round:?}");
+        while dispatcher.clone().expire_round(0).await.expect("the store reads").goes_on {}
+        for row in many {
+            let row = payment_orders::show(&app, row.order.prepay_id).await.expect("is there").row;
+            assert_eq!(row.order.revision, 2, "each once");
+        }
         Deployment::close(&app);
     }
 

@@ -12,8 +12,8 @@ use super::{ModelStore, page};
 use crate::batch::{Conflict, Key};
 use crate::contract::{CommitError, Cursor, MerchantRow, StoreError};
 use crate::payment_order::{
-    OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite, PaymentOrders,
-    Received,
+    ExpiredFirst, OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite,
+    PaymentOrders, Received,
 };
 
 /// An order with its request and its moves.
@@ -136,6 +136,7 @@ impl PaymentOrders for ModelStore {
         &self,
         _lanes: LaneSet,
         now: UnixMillis,
+        first: ExpiredFirst,
         limit: u32,
     ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
         let state = self.state();
@@ -143,6 +144,9 @@ impl PaymentOrders for ModelStore {
             |row: &&PaymentOrderRow| row.order.status == PaymentStatus::Pending && row.order.expires_at <= now;
         let mut found: Vec<_> = state.payment_orders.values().map(|kept| &kept.row).filter(has_expired).collect();
         found.sort_by_key(|row| (row.order.expires_at, row.order.prepay_id));
+        if first == ExpiredFirst::Newest {
+            found.reverse();
+        }
         Ok(page(found.into_iter().cloned().map(Ok), limit))
     }
 }

@@ -25,8 +25,8 @@ use crate::batch::{Conflict, Key};
 use crate::contract::{CommitError, Cursor, MerchantRow, StoreError};
 use crate::payment_listing::{Listing, StatementEnd, Value, page};
 use crate::payment_order::{
-    OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite, PaymentOrders,
-    Received, read, read_listed, read_move, read_received,
+    ExpiredFirst, OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite,
+    PaymentOrders, Received, read, read_listed, read_move, read_received,
 };
 
 /// The orders that the guards of a group are about.
@@ -368,9 +368,14 @@ impl PaymentOrders for PostgresStore {
         &self,
         lanes: LaneSet,
         now: UnixMillis,
+        first: ExpiredFirst,
         limit: u32,
     ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
         let of: Params<'_> = &[&numbers(lanes), &now.0, &i64::from(limit)];
-        many(&self.readers, Sql::PaymentOrdersExpired, of, |row| Ok(whole(row))).await
+        let sql = match first {
+            ExpiredFirst::Oldest => Sql::PaymentOrdersExpired,
+            ExpiredFirst::Newest => Sql::PaymentOrdersExpiredLast,
+        };
+        many(&self.readers, sql, of, |row| Ok(whole(row))).await
     }
 }

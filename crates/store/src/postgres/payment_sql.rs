@@ -39,12 +39,24 @@ pub(super) const RECEIVED: &str =
     "SELECT p.order_no, (SELECT r.request_head FROM payment_order_request r WHERE r.tenant_no = $1 AND r.order_no = $3),
     (SELECT r.request_body FROM payment_order_request r WHERE r.tenant_no = $1 AND r.order_no = $3) FROM payment_order p
     WHERE p.tenant_no = $1 AND p.merchant_no = $2 AND p.order_no = $3 AND p.tail = $4";
-pub(super) const EXPIRED: &str = concat!(
-    "SELECT ",
-    payment_order_columns!(),
-    " FROM unnest($1::bigint[]) AS l (lane) CROSS JOIN LATERAL (SELECT * FROM payment_order o WHERE o.status = 'PENDING'
-     AND (o.application_no & 63) = l.lane AND o.expire_at <= $2 ORDER BY o.expire_at LIMIT $3) p ORDER BY p.expire_at, p.order_no"
-);
+macro_rules! expired {
+    ($order:literal) => {
+        concat!(
+            "SELECT ",
+            payment_order_columns!(),
+            " FROM unnest($1::bigint[]) AS l (lane) CROSS JOIN LATERAL (SELECT * FROM payment_order o WHERE o.status = 'PENDING'
+     AND (o.application_no & 63) = l.lane AND o.expire_at <= $2 ORDER BY o.expire_at ",
+            $order,
+            " LIMIT $3) p ORDER BY p.expire_at ",
+            $order,
+            ", p.order_no ",
+            $order
+        )
+    };
+}
+
+pub(super) const EXPIRED: &str = expired!("ASC");
+pub(super) const EXPIRED_LAST: &str = expired!("DESC");
 
 // Each transaction that has written to a table, or those of a list. It has the lock until its commit is over. A table of another database with the same
 // number would be waited for, too.

@@ -1,9 +1,9 @@
 //! The SQL of every read and write, each prepared once on a connection.
 //!
-//! Reads are named after the verbs of the store. Writes of a group take one array per column; those of a batch that runs alone take
-//! values. Rows are locked in one order everywhere: nonces, what was paid last, rule heads, payment orders, lanes, deliveries, applications, redeliveries, requests of
-//! conversions and their quotes, rates, events' counters, heads of the audit log, the directory; within each by key. Whatever belongs to a
-//! tenant is joined, guarded and found by it. Times are the database's own: `clock_timestamp()`, in ms.
+//! Reads are named after the verbs of the store. Writes of a group take one array per column; those of a batch that runs alone take values. Rows are
+//! locked in one order everywhere: nonces, what was paid last, rule heads, payment orders, lanes, deliveries, applications, redeliveries, requests of
+//! conversions and their quotes, rates, events' counters, heads of the audit log, the directory; within each by key. Whatever belongs to a tenant is joined,
+//! guarded and found by it. Times are the database's own: `clock_timestamp()`, in ms.
 
 use super::backlog_texts as backlog;
 use super::convert_texts as texts;
@@ -98,6 +98,7 @@ statements! {
     PaymentOrderMoves: payment::MOVES;
     PaymentOrderReceived: payment::RECEIVED;
     PaymentOrdersExpired: payment::EXPIRED;
+    PaymentOrdersExpiredLast: payment::EXPIRED_LAST;
     PaymentOrdersUnderWay: payment::UNDER_WAY;
     PaidOrdersOfMerchant: payment::PAID_OF_MERCHANT;
     LateOrdersOfMerchant: payment::LATE_OF_MERCHANT;
@@ -484,7 +485,6 @@ statements! {
     SettingAdd: "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING 1::bigint";
     SettingMove: "UPDATE setting SET value = $3 WHERE name = $1 AND value = $2 RETURNING 1::bigint";
     SettingPut: "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-
     MarksForget: "DELETE FROM commit_mark WHERE marked_at < 1000 * extract(epoch FROM now() - $1::bigint * interval '1 second')::bigint";
     // What the transaction of a lane ends with, and what its lane asks when nobody answered the commit.
     // Only marks that were done are deleted: a row that says "not done" keeps a late transaction from being done. The lower bound, the last one that is

@@ -62,12 +62,13 @@ const OTHERS: [&str; 16] = [
 ];
 
 /// Statements that go across tenants, and why they may.
-const ACROSS: [(&str, &str); 28] = [
+const ACROSS: [(&str, &str); 29] = [
     ("Waiting", "a metric of all that waits"),
     ("Owed", "the dispatcher looks for who has something due, whoever that is"),
     ("Turning", "as Owed"),
     ("RedeliveriesRunning", "as Owed"),
     ("PaymentOrdersExpired", "as Owed"),
+    ("PaymentOrdersExpiredLast", "as Owed"),
     ("PaymentOrderOwner", "as Event"),
     ("PAYMENT_ORDERS", "an operator's list over all"),
     ("PAYMENT_ORDERS_EDGE", "as PAYMENT_ORDERS"),

@@ -15,8 +15,8 @@ use crate::asker::Asker;
 use crate::contract::{Cursor, MerchantRow, StoreError};
 use crate::payment_listing::{Listing, StatementEnd, Value, page};
 use crate::payment_order::{
-    OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite, PaymentOrders,
-    Received, payment_order_columns, read, read_listed, read_move, read_received,
+    ExpiredFirst, OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite,
+    PaymentOrders, Received, payment_order_columns, read, read_listed, read_move, read_received,
 };
 
 /// Does a write whose guard held.
@@ -175,12 +175,22 @@ fn list(conn: &Connection, listing: &Listing, limit: u32, looked_max: u32) -> Fo
     Ok(page(found, limit, edge))
 }
 
-fn expired(conn: &Connection, now: UnixMillis, limit: u32) -> Found<Vec<Found<PaymentOrderRow>>> {
-    let sql = concat!(
-        "SELECT ",
-        payment_order_columns!(),
-        " FROM payment_order p WHERE p.status = 'PENDING' AND p.expire_at <= ?1 ORDER BY p.expire_at, p.order_no LIMIT ?2"
-    );
+fn expired(conn: &Connection, now: UnixMillis, first: ExpiredFirst, limit: u32) -> Found<Vec<Found<PaymentOrderRow>>> {
+    macro_rules! sql {
+        ($order:literal) => {
+            concat!(
+                "SELECT ",
+                payment_order_columns!(),
+                " FROM payment_order p WHERE p.status = 'PENDING' AND p.expire_at <= ?1 ORDER BY ",
+                $order,
+                " LIMIT ?2"
+            )
+        };
+    }
+    let sql = match first {
+        ExpiredFirst::Oldest => sql!("p.expire_at, p.order_no"),
+        ExpiredFirst::Newest => sql!("p.expire_at DESC, p.order_no DESC"),
+    };
     many(conn, sql, params![now.0, limit], |row| Ok(whole(row)))
 }
 
@@ -226,9 +236,10 @@ impl PaymentOrders for SqliteStore {
         &self,
         _lanes: LaneSet,
         now: UnixMillis,
+        first: ExpiredFirst,
         limit: u32,
     ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
-        self.readers.away(Asker::Server, move |conn| expired(conn, now, limit)).await
+        self.readers.away(Asker::Server, move |conn| expired(conn, now, first, limit)).await
     }
 }
 

@@ -19,7 +19,7 @@ use countersign_store::contract::{
 };
 use countersign_store::conversion::ConvertOrderFilter;
 use countersign_store::paid_order::{PaidOrders as _, PaidSpan, Payee};
-use countersign_store::payment_order::{PaymentOrderFilter, PaymentOrders as _};
+use countersign_store::payment_order::{ExpiredFirst, PaymentOrderFilter, PaymentOrders as _};
 use countersign_store::public_ids::PublicIds as _;
 use countersign_store::redelivery::Redeliveries;
 use countersign_store::{ConvertStore as _, SqliteStore, Store};
@@ -345,7 +345,7 @@ async fn an_expired_order_that_cannot_be_read_keeps_no_other_one_waiting() {
     let damage = lawless_connection(&file).execute("UPDATE payment_order SET currency = 'usdt' WHERE order_no = 8", []);
     assert_eq!(damage.expect("damages"), 1);
     commit(&store, vec![put("damaged", "an order")]).await;
-    let found = store.payment_orders_expired(LaneSet::ALL, until, 9).await.expect("reads");
+    let found = store.payment_orders_expired(LaneSet::ALL, until, ExpiredFirst::Oldest, 9).await.expect("reads");
     let numbers: Vec<_> =
         found.iter().filter_map(|row| row.as_ref().ok()).map(|row| row.order.prepay_id.number()).collect();
     let errors: Vec<_> = found.iter().filter_map(|row| row.as_ref().err()).collect();

@@ -8,7 +8,7 @@ use countersign_domain::lanes::LaneSet;
 use countersign_domain::payment_order::{self as machine, Mover, PaymentStatus, Step};
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::CommitError;
-use countersign_store::payment_order::{PaymentOrderRow, PaymentOrders as _};
+use countersign_store::payment_order::{ExpiredFirst, PaymentOrderRow, PaymentOrders as _};
 use countersign_store::{Store as _, StoreError};
 use tokio::sync::OnceCell;
 
@@ -21,9 +21,10 @@ use crate::app::{Actor, App, fresh};
 pub async fn expired(
     app: &App,
     lanes: LaneSet,
+    first: ExpiredFirst,
     limit: u32,
 ) -> Result<Vec<Result<PaymentOrderRow, StoreError>>, StoreError> {
-    app.store.payment_orders_expired(lanes, app.clock.now(), limit).await
+    app.store.payment_orders_expired(lanes, app.clock.now(), first, limit).await
 }
 
 /// The applications of a page of orders. Where the store is asked for each, it is asked once however many of the orders are one's own, and

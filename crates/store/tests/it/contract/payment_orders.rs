@@ -10,7 +10,7 @@ use countersign_domain::payment_order::{PaymentOrder, PaymentStatus, PrepayId};
 use countersign_store::batch::{Conflict, Guard, Key, TimeSource, Write};
 use countersign_store::contract::Cursor;
 use countersign_store::payment_order::{
-    OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderRow, PaymentOrderWrite, PaymentOrders as _,
+    ExpiredFirst, OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderRow, PaymentOrderWrite, PaymentOrders as _,
 };
 use countersign_store::{AnyStore, Store as _};
 
@@ -291,20 +291,22 @@ pub async fn what_has_expired_is_found_until_it_is_moved(store: Any) {
         commit(&*store, vec![insert_payment(row.clone())]).await;
         rows.push(row);
     }
-    let expired = async |now_ms, limit| -> Vec<i64> {
-        let found = store.payment_orders_expired(LaneSet::ALL, at(now_ms), limit).await.expect("reads");
+    let expired_from = async |first, now_ms, limit| -> Vec<i64> {
+        let found = store.payment_orders_expired(LaneSet::ALL, at(now_ms), first, limit).await.expect("reads");
         found.into_iter().map(|row| row.expect("reads").order.prepay_id.number()).collect()
     };
+    let expired = async |now_ms, limit| expired_from(ExpiredFirst::Oldest, now_ms, limit).await;
     assert_eq!(expired(9, 9).await, [] as [i64; 0]);
     assert_eq!(expired(10, 9).await, [2]);
     assert_eq!(expired(30, 9).await, [2, 3, 1]);
     assert_eq!(expired(30, 2).await, [2, 3], "the longest expired first");
+    assert_eq!(expired_from(ExpiredFirst::Newest, 30, 2).await, [1, 3], "the last expired first");
     let lane = LaneSet::NONE.with(Lane::of(APP));
-    let found = store.payment_orders_expired(lane, at(10), 9).await.expect("reads");
+    let found = store.payment_orders_expired(lane, at(10), ExpiredFirst::Oldest, 9).await.expect("reads");
     assert_eq!(found.into_iter().map(|row| row.expect("reads")).collect::<Vec<_>>(), [rows[1].clone()]);
     if store.is_shared() {
         let others = Lane::all().filter(|lane| *lane != Lane::of(APP)).collect();
-        assert!(store.payment_orders_expired(others, at(30), 9).await.expect("reads").is_empty());
+        assert!(store.payment_orders_expired(others, at(30), ExpiredFirst::Newest, 9).await.expect("reads").is_empty());
     }
     let order = PaymentOrder { status: PaymentStatus::Expired, revision: 2, ..rows[1].order.clone() };
     let over = PaymentOrderRow { order, ..rows[1].clone() };
