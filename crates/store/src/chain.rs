@@ -153,7 +153,7 @@ pub struct ChainReport {
 }
 
 /// A tenant's chain as far as it was walked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Walk {
     no: i64,
     /// The link of the last line.
@@ -181,7 +181,7 @@ impl Walk {
 pub const FAULTS_MAX: usize = 20;
 
 /// Walks over the log of all tenants, each tenant's lines by their number.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ChainWalk {
     key: ChainKey,
     begins_with: &'static str,

@@ -190,7 +190,8 @@ mod tests {
             })
         };
         let gone = ask();
-        until(|| begun.load(Ordering::SeqCst) == 1).await;
+        let is_begun = until(|| begun.load(Ordering::SeqCst) == 1);
+        timeout(Duration::from_secs(20), is_begun).await.expect("it begins");
         gone.abort();
         assert!(gone.await.expect_err("it is gone").is_cancelled());
         // One of these waits, and the other goes while it does.

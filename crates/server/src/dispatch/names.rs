@@ -168,9 +168,11 @@ impl Names {
             let name = waits.asked.0.clone();
             let begun = Instant::now();
             look_up(&*resolve, waits, place, &tells);
-            // Nobody may wait for it any more: it was in time all the same.
+            // Nobody may wait for it any more: it was in time all the same, or was not.
             if within.is_none_or(|within| begun.elapsed() < within) {
                 note(&standings, &name, Standing::Answered);
+            } else {
+                lock(&standings).entry(name).or_insert(Standing::Hung);
             }
         });
         answer

@@ -24,6 +24,8 @@ use crate::app::error::AppError;
 /// How long callers may take over what they are given, and how much more of it for each second beyond: one who takes longer keeps a place from others.
 const SLACK: Duration = Duration::from_secs(60);
 const BYTES_PER_S_MIN: u64 = 16 * 1024;
+/// So much is given at once, so that it is seen how fast it is taken.
+const PART_BYTES_MAX: usize = 4 * 1024;
 
 /// What an answer is made of.
 pub trait Pages: Sized + Send + 'static {
@@ -41,6 +43,8 @@ type Page<P> = Pin<Box<dyn Future<Output = Result<(Bytes, Option<P>), AppError>>
 struct Streamed<P> {
     app: Arc<App>,
     page: Option<Page<P>>,
+    /// What is made and not given yet.
+    rest: Bytes,
     pace: Pace,
     _place: Place,
 }
@@ -84,31 +88,36 @@ impl<P: Pages> hyper::body::Body for Streamed<P> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        if self.page.is_some() && self.pace.is_too_slow(Instant::now()) {
-            self.page = None;
+        if !self.is_end_stream() && self.pace.is_too_slow(Instant::now()) {
+            (self.page, self.rest) = (None, Bytes::new());
             tracing::warn!(
                 "An answer to an operator broke off: it was taken more slowly than {BYTES_PER_S_MIN} bytes a second"
             );
             return Poll::Ready(Some(Err(BrokenOff)));
         }
-        let Some(page) = self.page.as_mut() else { return Poll::Ready(None) };
-        let made = ready!(page.as_mut().poll(context));
-        self.page = None;
-        Poll::Ready(Some(match made {
-            Ok((bytes, rest)) => {
-                self.page = rest.map(|rest| Box::pin(rest.next()) as Page<P>);
-                self.pace.gives(bytes.len(), Instant::now());
-                Ok(Frame::data(bytes))
+        while self.rest.is_empty() {
+            let Some(page) = self.page.as_mut() else { return Poll::Ready(None) };
+            let made = ready!(page.as_mut().poll(context));
+            self.page = None;
+            match made {
+                Ok((bytes, rest)) => {
+                    self.page = rest.map(|rest| Box::pin(rest.next()) as Page<P>);
+                    self.rest = bytes;
+                }
+                Err(error) => {
+                    told(&self.app, &error);
+                    return Poll::Ready(Some(Err(BrokenOff)));
+                }
             }
-            Err(error) => {
-                told(&self.app, &error);
-                Err(BrokenOff)
-            }
-        }))
+        }
+        let most = self.rest.len().min(PART_BYTES_MAX);
+        let part = self.rest.split_to(most);
+        self.pace.gives(most, Instant::now());
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.page.is_none()
+        self.page.is_none() && self.rest.is_empty()
     }
 }
 
@@ -122,7 +131,8 @@ fn told(app: &App, error: &AppError) {
 
 /// 200 with what `pages` makes. It holds its place until the caller has it all, or is gone.
 pub fn stream(app: Arc<App>, place: Place, kind: &'static str, pages: impl Pages) -> Response<Body> {
-    let body = Streamed { app, page: Some(Box::pin(pages.next())), pace: Pace::default(), _place: place };
+    let body =
+        Streamed { app, page: Some(Box::pin(pages.next())), rest: Bytes::new(), pace: Pace::default(), _place: place };
     let mut response = Response::new(Body::new(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response

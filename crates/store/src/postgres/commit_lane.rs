@@ -39,6 +39,8 @@ use crate::pulse::Pulse;
 
 /// How often a transaction is begun again.
 const TRIES_MAX: u32 = 4;
+/// Where a transaction is of one tenant, so many follow each other before a few that run alone.
+const GROUPS_BETWEEN: usize = 16;
 /// How often the fate of a commit is asked for while nobody answers.
 pub(super) const FATE_PERIOD: Duration = Duration::from_millis(50);
 
@@ -161,15 +163,32 @@ impl CommitLane {
                     self.tell(job, Err(refused(&Failure::crowded())));
                 }
             }
-            for group in self.groups(grouped) {
+            for (number, group) in self.groups(grouped).into_iter().enumerate() {
+                if number % GROUPS_BETWEEN == GROUPS_BETWEEN - 1 {
+                    self.some_alone(&mut rare).await;
+                }
                 self.pulse.begin();
                 self.group(group).await;
             }
-            for job in std::iter::from_fn(|| rare.next()).take(RARE_AT_ONCE) {
+            self.some_alone(&mut rare).await;
+            self.pulse.end();
+        }
+    }
+
+    /// A few that run alone, in their turns.
+    async fn some_alone(&mut self, rare: &mut RareJobs) {
+        let mut done = 0;
+        while done < RARE_AT_ONCE
+            && let Some(job) = rare.next()
+        {
+            // For whoever has gone nothing is done any more.
+            if job.answer.is_closed() {
+                self.tell(job, Err(refused(&Failure::late())));
+            } else if let Some(job) = self.in_time(job) {
                 self.pulse.begin();
                 self.alone(job).await;
+                done += 1;
             }
-            self.pulse.end();
         }
     }
 

@@ -58,10 +58,9 @@ macro_rules! expired {
 pub(super) const EXPIRED: &str = expired!("ASC");
 pub(super) const EXPIRED_LAST: &str = expired!("DESC");
 
-// Each transaction that has written to a table, or those of a list. It has the lock until its commit is over. A table of another database with the same
-// number would be waited for, too.
+// Each transaction that has written to a table, or those of a list. It has the lock until its commit is over.
 pub(super) const UNDER_WAY: &str = "SELECT DISTINCT l.virtualtransaction FROM pg_locks l
-    WHERE l.locktype = 'relation' AND l.relation = to_regclass($1::text)::oid AND l.mode = 'RowExclusiveLock' AND l.granted
+    WHERE l.locktype = 'relation' AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()) AND l.relation = to_regclass($1::text)::oid AND l.mode = 'RowExclusiveLock' AND l.granted
       AND ($2::text[] IS NULL OR l.virtualtransaction = ANY($2))";
 
 // The tenant is one of a list, and the order begins with it: no constant, so the order is not that of the numbers of all. Of a merchant there is a

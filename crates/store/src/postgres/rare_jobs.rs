@@ -1,23 +1,38 @@
 //! Batches that each take a transaction of their own, with many ways to the database and back: those of a tenant wait for each other, and keep nobody
-//! else waiting for long.
+//! else waiting for long. A tenant's conversions wait for each other alone, so that they do not keep its operators from what is urgent.
 
 use std::collections::{HashMap, VecDeque};
 
 use countersign_domain::ids::TenantNo;
 
 use super::commit_lane::Job;
+use crate::batch::{Batch, Guard, Write};
 
 /// So many are done between two groups of the others.
 pub(super) const RARE_AT_ONCE: usize = 4;
-/// So many of one tenant wait; one more is refused at once. Each takes some ms, and none waits for longer than some seconds.
+/// So many of one queue wait; one more is refused at once. Each takes some ms, and none waits for longer than some seconds.
 const OF_ONE_MAX: usize = 512;
+/// So many of all.
+const ALL_MAX: usize = 4_096;
 
-/// Those that wait, in turns by tenant.
+/// Whose jobs wait for each other, and whether they are conversions.
+type Queue = (Option<TenantNo>, bool);
+
+/// Those that wait, in turns by queue.
 #[derive(Debug, Default)]
 pub(super) struct RareJobs {
     /// Whose turn it is, first to last; each has jobs.
-    turns: VecDeque<Option<TenantNo>>,
-    of: HashMap<Option<TenantNo>, VecDeque<Job>>,
+    turns: VecDeque<Queue>,
+    of: HashMap<Queue, VecDeque<Job>>,
+    count: usize,
+}
+
+fn is_conversion(batch: &Batch) -> bool {
+    batch.0.iter().any(|write| match write {
+        Write::Convert(write) => write.tenant().is_some(),
+        Write::Guard(guard) => matches!(guard, Guard::UnusedQuote { .. }),
+        _ => false,
+    })
 }
 
 impl RareJobs {
@@ -25,45 +40,83 @@ impl RareJobs {
         self.turns.is_empty()
     }
 
-    /// An error: its tenant has as many waiting as it may have.
+    /// An error: there are as many waiting as may.
     pub(super) fn push(&mut self, job: Job) -> Result<(), Job> {
-        let waiting = self.of.entry(job.tenant).or_default();
-        if waiting.len() >= OF_ONE_MAX {
+        let queue = (job.tenant, is_conversion(&job.batch));
+        let waiting = self.of.get(&queue).map_or(0, VecDeque::len);
+        if waiting >= OF_ONE_MAX || self.count >= ALL_MAX {
             return Err(job);
         }
-        if waiting.is_empty() {
-            self.turns.push_back(job.tenant);
+        if waiting == 0 {
+            self.turns.push_back(queue);
         }
-        waiting.push_back(job);
+        self.of.entry(queue).or_default().push_back(job);
+        self.count += 1;
         Ok(())
     }
 
-    /// The next one; its tenant has its next turn after all others.
+    /// The next one; its queue has its next turn after all others.
     pub(super) fn next(&mut self) -> Option<Job> {
-        let tenant = self.turns.pop_front()?;
-        let waiting = self.of.get_mut(&tenant)?;
-        let job = waiting.pop_front();
+        let queue = self.turns.pop_front()?;
+        let waiting = self.of.get_mut(&queue)?;
+        let job = waiting.pop_front()?;
+        self.count -= 1;
         if waiting.is_empty() {
-            self.of.remove(&tenant);
+            self.of.remove(&queue);
         } else {
-            self.turns.push_back(tenant);
+            self.turns.push_back(queue);
         }
-        job
+        Some(job)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+    use countersign_domain::ids::{MerchantNo, OrderId};
+    use countersign_domain::money::{Amount, Currency};
+    use countersign_domain::time::UnixMillis;
+    use rust_decimal::Decimal;
+    use tokio::sync::oneshot;
     use tokio::time::Instant;
 
-    use tokio::sync::oneshot;
-
     use super::*;
-    use crate::batch::Batch;
+    use crate::conversion::ConvertWrite;
+
+    fn job_with(tenant: Option<i64>, batch: Batch) -> Job {
+        let (answer, _) = oneshot::channel();
+        Job { batch, tenant: tenant.map(TenantNo), since: Instant::now(), answer }
+    }
 
     fn job(tenant: Option<i64>) -> Job {
-        let (answer, _) = oneshot::channel();
-        Job { batch: Batch::default(), tenant: tenant.map(TenantNo), since: Instant::now(), answer }
+        job_with(tenant, Batch::default())
+    }
+
+    fn conversion(tenant: i64) -> Job {
+        let of = (TenantNo(tenant), MerchantNo(1));
+        let write = ConvertWrite::Execute {
+            tenant: of.0,
+            merchant: of.1,
+            client_req_id: "r".to_owned(),
+            order: ConvertOrder {
+                order_id: OrderId::new(1).expect("in range"),
+                user_id: 1,
+                sell_currency: Currency::parse("BTC").expect("a code"),
+                buy_currency: Currency::parse("USDT").expect("a code"),
+                sell_amount: Amount::from_micros(1),
+                buy_amount: Amount::from_micros(1),
+                status: ConvertStatus::Created,
+                rate: Decimal::ONE,
+                quote_id: "PAY-0badcafe".to_owned(),
+                created_at: UnixMillis(0),
+                revision: 1,
+            },
+        };
+        job_with(Some(tenant), Batch(vec![Write::Convert(Box::new(write))]))
+    }
+
+    fn tenants(jobs: &mut RareJobs) -> Vec<Option<i64>> {
+        std::iter::from_fn(|| jobs.next()).map(|job| job.tenant.map(|tenant| tenant.0)).collect()
     }
 
     #[test]
@@ -72,20 +125,34 @@ mod tests {
         for tenant in [Some(1), Some(1), Some(1), Some(2), None, Some(2)] {
             jobs.push(job(tenant)).expect("there is room");
         }
-        let order: Vec<_> = std::iter::from_fn(|| jobs.next()).map(|job| job.tenant.map(|tenant| tenant.0)).collect();
-        assert_eq!(order, [Some(1), Some(2), None, Some(1), Some(2), Some(1)]);
-        assert!(jobs.is_empty() && jobs.of.is_empty());
+        assert_eq!(tenants(&mut jobs), [Some(1), Some(2), None, Some(1), Some(2), Some(1)]);
+        assert!(jobs.is_empty() && jobs.of.is_empty() && jobs.count == 0);
     }
 
     #[test]
-    fn one_tenant_fills_its_own_places_and_nobody_elses() {
+    fn one_fills_its_own_places_and_nobody_elses() {
         let mut jobs = RareJobs::default();
         for _ in 0..OF_ONE_MAX {
-            jobs.push(job(Some(1))).expect("there is room");
+            jobs.push(conversion(1)).expect("there is room");
         }
-        assert!(jobs.push(job(Some(1))).is_err());
-        jobs.push(job(Some(2))).expect("of another");
+        assert!(jobs.push(conversion(1)).is_err());
+        jobs.push(conversion(2)).expect("of another");
+        // What is no conversion comes second, however many of those wait.
+        jobs.push(job(Some(1))).expect("as when a secret is revoked");
+        let first: Vec<bool> = (0..3).filter_map(|_| jobs.next()).map(|job| job.batch.0.is_empty()).collect();
+        assert_eq!(first, [false, false, true]);
+        jobs.push(conversion(1)).expect("there is room again");
+    }
+
+    #[test]
+    fn all_together_have_a_bound_too() {
+        let mut jobs = RareJobs::default();
+        let tenants = i64::try_from(ALL_MAX).expect("small");
+        for tenant in 0..tenants {
+            jobs.push(job(Some(tenant))).expect("there is room");
+        }
+        assert!(jobs.push(job(Some(tenants))).is_err());
         jobs.next();
-        jobs.push(job(Some(1))).expect("there is room again");
+        jobs.push(job(Some(tenants))).expect("there is room again");
     }
 }

@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 
 use crate::fixtures::*;
 
-/// So many at once: more than one lane may take in a second.
-const MANY: i64 = 300;
+/// So many at once.
+const MANY: i64 = 120;
 /// Half of them.
-const HALF: usize = 150;
+const HALF: usize = 60;
 
 async fn one_lane(database: &Database) -> Arc<PostgresStore> {
     let options = PostgresOptions { lanes: 1, ..postgres_options(database, 1) };
@@ -71,7 +71,7 @@ async fn a_merchant_has_so_many_waiting_and_is_told_of_those_that_are_too_many()
     let database = Database::new().await;
     let store = one_lane(&database).await;
     let (mut asked, _) = many(&store).await;
-    for id in MANY + 1..=4 * MANY {
+    for id in MANY + 1..=10 * MANY {
         let store = Arc::clone(&store);
         asked.spawn(async move { store.commit(runs_alone(1, id)).await.map(|_| ()) });
     }

@@ -117,7 +117,7 @@ impl Verifying {
 
     /// Heads that were kept elsewhere: what was cut off since is found by them.
     pub async fn must_pass(&mut self, store: &AnyStore, kept: Vec<KeptHead>) -> Result<(), AppError> {
-        let mut found = Vec::with_capacity(kept.len());
+        let (mut found, mut faults) = (Vec::with_capacity(kept.len()), Vec::new());
         for head in kept {
             let tenant = match &head.merchant_id {
                 None => None,
@@ -125,8 +125,8 @@ impl Verifying {
                     Some(merchant) if merchant.tenant.0 == merchant.no.0 => Some(merchant.tenant),
                     Some(_) | None => {
                         let what = "a head was kept of this merchant, and it has no log".to_owned();
-                        if self.faults.len() < FAULTS_MAX {
-                            self.faults.push(VerifiedFault { merchant_id: head.merchant_id, no: head.no, what });
+                        if self.faults.len() + faults.len() < FAULTS_MAX {
+                            faults.push(VerifiedFault { merchant_id: head.merchant_id, no: head.no, what });
                         }
                         continue;
                     }
@@ -134,7 +134,9 @@ impl Verifying {
             };
             found.push(ChainHead { tenant, no: head.no, link: link_of(&head)? });
         }
+        // All of them or none: a call that fails may be made again.
         self.walk.must_pass(found);
+        self.faults.append(&mut faults);
         Ok(())
     }
 
@@ -225,9 +227,9 @@ impl Verifying {
     }
 
     /// At the end: what was read, and the faults, without a look at where the chain began.
-    pub async fn found(self, store: &AnyStore) -> Result<(ChainReport, Vec<VerifiedFault>), StoreError> {
-        let (report, found) = self.walk.end(heads(store).await?);
-        let mut faults = self.faults;
+    pub async fn found(&self, store: &AnyStore) -> Result<(ChainReport, Vec<VerifiedFault>), StoreError> {
+        let (report, found) = self.walk.clone().end(heads(store).await?);
+        let mut faults = self.faults.clone();
         for ChainFault { tenant, no, what } in found {
             faults.push(VerifiedFault { merchant_id: name(store, tenant).await?, no, what });
         }
@@ -236,7 +238,7 @@ impl Verifying {
     }
 
     /// At the end: what it came to.
-    pub async fn end(self, store: &AnyStore) -> Result<Verified, StoreError> {
+    pub async fn end(&self, store: &AnyStore) -> Result<Verified, StoreError> {
         let (report, mut faults) = self.found(store).await?;
         faults.extend(before_the_chain(&report));
         faults.truncate(FAULTS_MAX);

@@ -85,12 +85,16 @@ impl Walks {
             },
         };
         let portion = Portion { lines_max: asked.limit.unwrap_or(u64::MAX), time_max: CALL_TIME_MAX };
-        let walked =
-            walk_on(&app.store, &mut walk.verifying, asked.heads, (!asked.more_heads).then_some(portion)).await;
+        let portion = (!asked.more_heads).then_some(portion);
+        let walked = match walk_on(&app.store, &mut walk.verifying, asked.heads, portion).await {
+            Ok(true) => walk.verifying.end(&app.store).await.map(Some).map_err(AppError::from),
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        };
         walk.since = Instant::now();
         match walked {
-            Ok(true) => Ok(walk.verifying.end(&app.store).await?),
-            Ok(false) => {
+            Ok(Some(verified)) => Ok(verified),
+            Ok(None) => {
                 if let Some(at) = gives_way {
                     parked.swap_remove(at);
                 }
