@@ -105,7 +105,7 @@ pub enum CallbackRefused {
     #[error("the nonce of the callback does not begin with \"callback\": this is no callback")]
     NotACallbackNonce,
     /// Too old, or from the future.
-    #[error("the callback is {drift_ms} ms away from the present, more than {tolerance_ms} ms")]
+    #[error("the callback is {} ms {} the present, more than {tolerance_ms} ms", drift_ms.unsigned_abs(), if *drift_ms < 0 { "ahead of" } else { "behind" })]
     TimestampOutOfRange {
         /// Now minus timestamp.
         drift_ms: i64,

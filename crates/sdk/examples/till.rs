@@ -5,10 +5,13 @@
 //!   cargo run -p countersign-sdk --example till -- http://127.0.0.1:8080 USDT 12.5
 //! ```
 //!
-//! Every call is made until it is answered: the same merchantTradeNo with the same content is the same order, however often it is sent, and
-//! closing a closed order succeeds. So where an answer is lost nothing happens twice. The number is printed before anything is sent; given
-//! as a fourth argument, it takes the order up again after this program was stopped.
+//! A call that is not answered is made again, for some seconds: the same merchantTradeNo with the same content is the same order, however often it is
+//! sent, and closing a closed order succeeds. So where an answer is lost nothing happens twice. The number is printed before anything is sent; given
+//! as a fourth argument, it takes the order up again after this program was stopped or has given up.
+//!
+//! It ends with 0 if the order is paid, with 2 if it is not, and with 1 if that is not known.
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -21,7 +24,7 @@ use tokio::time::sleep;
 const TRIES: u32 = 8;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> anyhow::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (base_url, currency, amount, trade_no) = match args.as_slice() {
         [base_url, currency, amount] => (base_url, currency, amount, fresh_trade_no()?),
@@ -32,12 +35,13 @@ async fn main() -> anyhow::Result<()> {
     let till = Till { client: client.build()?, patience: Patience::default() };
 
     println!("order {trade_no}: {amount} {currency}");
-    let made = till.sell(&trade_no, currency, amount).await?;
+    let not_known = || format!("what became of {trade_no} is not known: run this again with it as the fourth argument");
+    let made = till.sell(&trade_no, currency, amount).await.with_context(not_known)?;
     // An order that was taken up again may have been paid meanwhile, and nobody shall pay it twice.
     if PaymentOrderStatus::from(made.order.status.as_str()) == PaymentOrderStatus::Pending {
         println!("show the payer this as a QR code: {}\nor send them to: {}", made.qr_content, made.location);
     }
-    let found = till.outcome(&trade_no).await?;
+    let found = till.outcome(&trade_no).await.with_context(not_known)?;
     let status = PaymentOrderStatus::from(found.order.status.as_str());
     let paid = found.actual_amount.as_deref().unwrap_or("an unknown amount");
     match status {
@@ -47,7 +51,7 @@ async fn main() -> anyhow::Result<()> {
         // PROCESS: the payer has paid, and it is not confirmed yet. It cannot be closed, and nothing is handed out before it is paid.
         _ => println!("{status}: not decided yet. Ask again later, with {trade_no} as the fourth argument"),
     }
-    Ok(())
+    Ok(if status == PaymentOrderStatus::Paid { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
 /// A number that no other order of the merchant has: 128 random bits. A real till takes the id of its own record of the sale, which it
@@ -108,9 +112,12 @@ impl Till {
     /// cases: it was paid and is not confirmed yet, or stands where this program does not know it.
     pub(crate) async fn outcome(&self, trade_no: &str) -> anyhow::Result<order_query::Response> {
         for _ in 1..self.patience.looks_max {
-            let found = self.look(trade_no).await?;
-            if PaymentOrderStatus::from(found.order.status.as_str()).is_final() {
-                return Ok(found);
+            match self.look(trade_no).await {
+                Ok(found) if PaymentOrderStatus::from(found.order.status.as_str()).is_final() => return Ok(found),
+                Ok(_) => {}
+                // Nobody answers for a while: the payer has the code all the same, so this looks on.
+                Err(error) if is_temporary(&error) => {}
+                Err(error) => return Err(error.into()),
             }
             sleep(self.patience.between_looks).await;
         }
@@ -125,12 +132,12 @@ impl Till {
             Err(error) if error.code() == Some(Code::InvalidOrderStatus) => {}
             Err(error) => return Err(error.into()),
         }
-        self.look(trade_no).await
+        Ok(self.look(trade_no).await?)
     }
 
-    async fn look(&self, trade_no: &str) -> anyhow::Result<order_query::Response> {
+    async fn look(&self, trade_no: &str) -> Result<order_query::Response, Error> {
         let name = order_query::Request { merchant_trade_no: Some(trade_no.to_owned()), prepay_id: None };
-        Ok(self.until_answered(async || self.client.order_query(&name).await).await?)
+        self.until_answered(async || self.client.order_query(&name).await).await
     }
 
     /// One call, again and again until somebody has answered it. Only for calls that may be done twice, as all of a till's.

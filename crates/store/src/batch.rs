@@ -456,6 +456,8 @@ pub enum Conflict {
     Late(UnixMillis),
     /// What was to be said holds from this instant on, and it has not come.
     Early(UnixMillis),
+    /// As many conversions of this merchant wait as may.
+    Crowded,
 }
 
 /// The row that a conflict was about.

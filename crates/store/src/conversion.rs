@@ -93,6 +93,14 @@ impl ConvertWrite {
         }
     }
 
+    /// Whose quote or order it is; none for rates.
+    pub(crate) const fn merchant(&self) -> Option<MerchantNo> {
+        match self {
+            Self::PutRate(_) | Self::TellStale { .. } => None,
+            Self::AddQuote { merchant, .. } | Self::Execute { merchant, .. } => Some(*merchant),
+        }
+    }
+
     /// What is wrong with it, whatever the rows say.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         match self {

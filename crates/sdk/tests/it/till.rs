@@ -100,6 +100,17 @@ async fn the_till_looks_until_the_order_is_final() {
 }
 
 #[tokio::test]
+async fn a_till_that_nobody_answers_for_longer_than_a_call_looks_on() {
+    let stub = Stub::start().await;
+    let mut answers = vec![order("PENDING")];
+    answers.extend((0..20).map(|_| lost()));
+    answers.push(order("PAID"));
+    stub.answers(answers);
+    let found = till(&stub, 10).outcome("T-1").await.expect("found");
+    assert_eq!((found.order.status.as_str(), stub.seen().len()), ("PAID", 22));
+}
+
+#[tokio::test]
 async fn what_is_not_paid_in_time_is_closed_and_the_answer_is_how_it_stands_then() {
     let stub = Stub::start().await;
     let looked_closed_looked = vec![order_query::PATH, order_close::PATH, order_query::PATH];

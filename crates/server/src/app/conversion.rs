@@ -95,12 +95,20 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
         match app.store.commit(Batch(writes)).await {
             Ok(_) => return Ok(quote),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
+            Err(CommitError::Conflict(Conflict::Crowded)) => return Err(crowded()),
             // One of this merchant's that are kept has this id, and another one is drawn; or what was read of the rate is over by now.
             Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)) | Conflict::Late(_)))
                 if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+fn crowded() -> AppError {
+    AppError::Crowded(
+        "other conversions of this merchant wait for their turn; send fewer at once, and repeat this one soon"
+            .to_owned(),
+    )
 }
 
 /// By what a price is made now, what is sold and what is bought.
@@ -178,6 +186,7 @@ pub async fn convert(
         match app.store.commit(Batch(writes)).await {
             Ok(_) => return Ok(order),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
+            Err(CommitError::Conflict(Conflict::Crowded)) => return Err(crowded()),
             // Another node was first with this request, or with this quote; or the quote has ended; or an order has this number: look again.
             Err(CommitError::Conflict(_)) if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),

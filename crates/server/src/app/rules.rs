@@ -95,7 +95,8 @@ pub async fn change(
                     | Conflict::Taken(_)
                     | Conflict::Moved(_)
                     | Conflict::Fenced(_)
-                    | Conflict::Early(_) => app.hints.moved_by_others(sub.no, app.clock.now()),
+                    | Conflict::Early(_)
+                    | Conflict::Crowded => app.hints.moved_by_others(sub.no, app.clock.now()),
                 }
             }
             Err(error) => return Err(error.into()),

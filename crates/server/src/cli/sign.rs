@@ -424,7 +424,7 @@ mod tests {
         let said = ahead(410_000);
         assert!(said.contains("400 s ahead of this clock: a receiver should refuse it"), "{said}");
         for (refused, why) in [
-            (args(TIMESTAMP, nonce, Some(9_999)), "ms away from the present"),
+            (args(TIMESTAMP, nonce, Some(9_999)), "10000 ms behind the present"),
             (args(TIMESTAMP, "abc", None), "does not begin with"),
             (args("1700000000001", nonce, None), "does not fit"),
             (args("yesterday", nonce, None), "no Unix time"),

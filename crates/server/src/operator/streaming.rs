@@ -74,6 +74,15 @@ impl Pace {
     }
 }
 
+/// What is left then nobody takes: the caller went away, or its connection was closed because it took nothing.
+impl<P> Drop for Streamed<P> {
+    fn drop(&mut self) {
+        if self.page.is_some() || !self.rest.is_empty() {
+            tracing::info!("An answer to an operator broke off: its caller went away, or took nothing for too long");
+        }
+    }
+}
+
 impl<P> fmt::Debug for Streamed<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Streamed").finish_non_exhaustive()

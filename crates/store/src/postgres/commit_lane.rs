@@ -27,12 +27,12 @@ use super::marks::Marks;
 use super::nonces::Nonces;
 use super::pipeline::in_order;
 use super::plan::{Numbers, Statement, grouped, read_numbers, step};
-use super::rare_jobs::{RARE_AT_ONCE, RareJobs};
+use super::rare_jobs::{RARE_AT_ONCE, RareJobs, converts_for};
 use super::session::{Session, Step};
 use super::signals::Herald;
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
-use crate::batch::{Batch, Committed};
+use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::ChainKey;
 use crate::contract::CommitError;
 use crate::pulse::Pulse;
@@ -160,7 +160,9 @@ impl CommitLane {
                 jobs.drain(..).partition(|job| job.batch.0.iter().all(|write| grouped(write).is_some()));
             for job in alone {
                 if let Err(job) = rare.push(job) {
-                    self.tell(job, Err(refused(&Failure::crowded())));
+                    let is_conversion = converts_for(&job.batch).is_some();
+                    let crowded = CommitError::Conflict(Conflict::Crowded);
+                    self.tell(job, Err(if is_conversion { crowded } else { refused(&Failure::crowded()) }));
                 }
             }
             for (number, group) in self.groups(grouped).into_iter().enumerate() {

@@ -1,9 +1,10 @@
 //! Batches that each take a transaction of their own, with many ways to the database and back: those of a tenant wait for each other, and keep nobody
-//! else waiting for long. A tenant's conversions wait for each other alone, so that they do not keep its operators from what is urgent.
+//! else waiting for long. A merchant's conversions wait for each other alone, so that they keep neither other sub-accounts of its institution waiting nor
+//! operators, whose changes may be urgent.
 
 use std::collections::{HashMap, VecDeque};
 
-use countersign_domain::ids::TenantNo;
+use countersign_domain::ids::{MerchantNo, TenantNo};
 
 use super::commit_lane::Job;
 use crate::batch::{Batch, Guard, Write};
@@ -15,8 +16,8 @@ const OF_ONE_MAX: usize = 512;
 /// So many of all.
 const ALL_MAX: usize = 4_096;
 
-/// Whose jobs wait for each other, and whether they are conversions.
-type Queue = (Option<TenantNo>, bool);
+/// Whose jobs wait for each other: a merchant's conversions, or all else of a tenant.
+type Queue = (Option<TenantNo>, Option<MerchantNo>);
 
 /// Those that wait, in turns by queue.
 #[derive(Debug, Default)]
@@ -27,11 +28,12 @@ pub(super) struct RareJobs {
     count: usize,
 }
 
-fn is_conversion(batch: &Batch) -> bool {
-    batch.0.iter().any(|write| match write {
-        Write::Convert(write) => write.tenant().is_some(),
-        Write::Guard(guard) => matches!(guard, Guard::UnusedQuote { .. }),
-        _ => false,
+/// Whose conversion it is, if it is one.
+pub(super) fn converts_for(batch: &Batch) -> Option<MerchantNo> {
+    batch.0.iter().find_map(|write| match write {
+        Write::Convert(write) => write.merchant(),
+        Write::Guard(Guard::UnusedQuote { merchant, .. }) => Some(*merchant),
+        _ => None,
     })
 }
 
@@ -42,7 +44,7 @@ impl RareJobs {
 
     /// An error: there are as many waiting as may.
     pub(super) fn push(&mut self, job: Job) -> Result<(), Job> {
-        let queue = (job.tenant, is_conversion(&job.batch));
+        let queue = (job.tenant, converts_for(&job.batch));
         let waiting = self.of.get(&queue).map_or(0, VecDeque::len);
         if waiting >= OF_ONE_MAX || self.count >= ALL_MAX {
             return Err(job);
@@ -73,7 +75,7 @@ impl RareJobs {
 #[cfg(test)]
 mod tests {
     use countersign_domain::convert::{ConvertOrder, ConvertStatus};
-    use countersign_domain::ids::{MerchantNo, OrderId};
+    use countersign_domain::ids::OrderId;
     use countersign_domain::money::{Amount, Currency};
     use countersign_domain::time::UnixMillis;
     use rust_decimal::Decimal;
@@ -92,8 +94,9 @@ mod tests {
         job_with(tenant, Batch::default())
     }
 
-    fn conversion(tenant: i64) -> Job {
-        let of = (TenantNo(tenant), MerchantNo(1));
+    /// A conversion of a merchant of the first tenant.
+    fn conversion(merchant: i64) -> Job {
+        let of = (TenantNo(1), MerchantNo(merchant));
         let write = ConvertWrite::Execute {
             tenant: of.0,
             merchant: of.1,
@@ -112,7 +115,7 @@ mod tests {
                 revision: 1,
             },
         };
-        job_with(Some(tenant), Batch(vec![Write::Convert(Box::new(write))]))
+        job_with(Some(1), Batch(vec![Write::Convert(Box::new(write))]))
     }
 
     fn tenants(jobs: &mut RareJobs) -> Vec<Option<i64>> {
@@ -136,7 +139,7 @@ mod tests {
             jobs.push(conversion(1)).expect("there is room");
         }
         assert!(jobs.push(conversion(1)).is_err());
-        jobs.push(conversion(2)).expect("of another");
+        jobs.push(conversion(2)).expect("of another sub-account");
         // What is no conversion comes second, however many of those wait.
         jobs.push(job(Some(1))).expect("as when a secret is revoked");
         let first: Vec<bool> = (0..3).filter_map(|_| jobs.next()).map(|job| job.batch.0.is_empty()).collect();

@@ -196,7 +196,7 @@ mod tests {
         let reads = |store: &Arc<SqliteStore>| {
             let store = Arc::clone(store);
             let read = move || {
-                let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
                 runtime.block_on(store.setting("name"))
             };
             std::thread::spawn(read).join().expect("no panic")

@@ -421,7 +421,7 @@ proptest! {
     fn a_history_gives_equal_answers_and_equal_reads_on_both_stores(
         steps in proptest::collection::vec(step(), 1..60)
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let (model, mut sqlite) = (model().await, sqlite().await);
             for store in [&model.store, &sqlite.store] {

@@ -313,7 +313,7 @@ async fn groups_of_one_do_the_same_as_groups_of_many() {
 fn the_log_is_emptied_although_an_idle_thread_keeps_a_snapshot() {
     let dir = tempfile::tempdir().expect("a folder");
     let store = Arc::new(open_with(dir.path(), SqliteOptions { checkpoint_pages: 64, ..options() }));
-    let runtime = || tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (read, has_read) = std::sync::mpsc::channel();
     let (end, may_end) = std::sync::mpsc::channel::<()>();
     let reader = {
