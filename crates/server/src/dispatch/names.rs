@@ -171,8 +171,8 @@ impl Names {
             // Nobody may wait for it any more: it was in time all the same, or was not.
             if within.is_none_or(|within| begun.elapsed() < within) {
                 note(&standings, &name, Standing::Answered);
-            } else {
-                lock(&standings).entry(name).or_insert(Standing::Hung);
+            } else if lock(&standings).get(&name).is_none() {
+                note(&standings, &name, Standing::Hung);
             }
         });
         answer
