@@ -8,19 +8,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::PostgresOptions;
-use super::commit_lane::{CommitLane, Job};
+use super::commit_lane::{Answer, CommitLane, Job};
 use super::dial::Dial;
 use super::nonces::{Nonces, Settling};
 use super::settler::Settler;
 use super::signals::Herald;
-use crate::batch::{Batch, Committed, Write};
+use crate::batch::{Batch, Write};
 use crate::chain::ChainKey;
 use crate::check::well_formed;
 use crate::contract::{CommitError, StoreError};
 use crate::panicked::Panicked;
 use crate::pulse::Pulse;
-
-type Answer = Result<Committed, CommitError>;
 
 /// What leads to them.
 #[derive(Debug)]
