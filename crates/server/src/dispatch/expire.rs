@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_domain::lanes::Lane;
+use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_store::batch::{Conflict, Guard};
 use countersign_store::payment_order::{ExpiredFirst, PaymentOrderRow};
 use countersign_store::{CommitError, StoreError};
@@ -31,6 +31,9 @@ const STUCK_MAX: u32 = 8_192;
 const AT_ONCE: usize = 256;
 /// Between two rounds, so that others who write have their turn.
 const ROUND_PAUSE: Duration = Duration::from_millis(5);
+
+/// An order that has expired, or why it cannot be read.
+type Expired = Result<PaymentOrderRow, StoreError>;
 
 /// What came of a round.
 #[derive(Debug, Default)]
@@ -89,16 +92,8 @@ impl Dispatcher {
         let limit = PAGE + stuck.min(STUCK_MAX);
         let rows = payment_orders::expired(&self.app, lanes, ExpiredFirst::Oldest, limit).await?;
         let is_full = rows.len() >= limit as usize;
-        // Where there is more than a page, as where one merchant's orders expire all at once, what others have lies behind it.
-        let last = if is_full {
-            payment_orders::expired(&self.app, lanes, ExpiredFirst::Newest, LAST_PAGE).await?
-        } else {
-            Vec::new()
-        };
-        let known: HashSet<_> = rows.iter().flatten().map(|row| row.order.prepay_id).collect();
-        // What of them cannot be read is told when its turn comes.
-        let last = last.into_iter().filter(|row| row.as_ref().is_ok_and(|row| !known.contains(&row.order.prepay_id)));
-        let (mut noted, mut round, mut waiting) = (false, Round::default(), last.chain(rows));
+        let last = if is_full { self.expired_last(lanes, &rows).await? } else { Vec::new() };
+        let (mut noted, mut round, mut waiting) = (false, Round::default(), last.into_iter().chain(rows));
         let (mut under_way, mut names, receivers) = (JoinSet::new(), HashMap::new(), Arc::<Receivers>::default());
         loop {
             while under_way.len() < AT_ONCE
@@ -124,6 +119,15 @@ impl Dispatcher {
         }
         round.goes_on = is_full && (noted || round.stuck.min(STUCK_MAX) > stuck);
         Ok(round)
+    }
+
+    /// The orders that expired last and are not in a page that is full: where one merchant's expire all at once, what others have lies behind them. What of
+    /// them cannot be read is told when its turn comes.
+    async fn expired_last(&self, lanes: LaneSet, page: &[Expired]) -> Result<Vec<Expired>, StoreError> {
+        let known: HashSet<_> = page.iter().flatten().map(|row| row.order.prepay_id).collect();
+        let mut last = payment_orders::expired(&self.app, lanes, ExpiredFirst::Newest, LAST_PAGE).await?;
+        last.retain(|row| row.as_ref().is_ok_and(|row| !known.contains(&row.order.prepay_id)));
+        Ok(last)
     }
 
     /// Notes one order: whether that was done, or need not be done any more.

@@ -167,13 +167,14 @@ impl Names {
         spawn_blocking(move || {
             let name = waits.asked.0.clone();
             let begun = Instant::now();
-            look_up(&*resolve, waits, place, &tells);
+            let found = look_up(&*resolve, waits, place);
             // Nobody may wait for it any more: it was in time all the same, or was not.
             if within.is_none_or(|within| begun.elapsed() < within) {
                 note(&standings, &name, Standing::Answered);
             } else if lock(&standings).get(&name).is_none() {
                 note(&standings, &name, Standing::Hung);
             }
+            tells.send_replace(Some(Arc::new(found)));
         });
         answer
     }
@@ -244,15 +245,10 @@ impl Drop for Waits {
 }
 
 /// By a thread that may block. The place is given back by it, not by the attempt, which may be gone before.
-fn look_up(
-    resolve: &Resolve,
-    waits: Waits,
-    _place: OwnedSemaphorePermit,
-    tells: &watch::Sender<Option<Arc<io::Result<Vec<SocketAddr>>>>>,
-) {
+fn look_up(resolve: &Resolve, waits: Waits, _place: OwnedSemaphorePermit) -> io::Result<Vec<SocketAddr>> {
     let (name, port) = waits.asked.clone();
     drop(waits);
-    tells.send_replace(Some(Arc::new(resolve(&name, port))));
+    resolve(&name, port)
 }
 
 /// Notes what came of a look-up, also of one whose attempt gave up before.

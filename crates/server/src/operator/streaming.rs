@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::app::concurrency_limit::Place;
 use crate::app::error::AppError;
 
-/// How long callers may take over what they are given, and how much more of it for each second beyond: one who takes longer keeps a place from others.
+/// How long a caller may take over the parts in all, besides a second for each so many bytes: one who takes longer keeps a place from others.
 const SLACK: Duration = Duration::from_secs(60);
 const BYTES_PER_S_MIN: u64 = 16 * 1024;
 /// So much is given at once, so that it is seen how fast it is taken.
@@ -55,7 +55,7 @@ struct Pace {
     given: u64,
     /// How long the caller took over it.
     taken: Duration,
-    /// When the last part was given, and was not asked beyond since.
+    /// When the last part was given; none once more was asked for.
     since: Option<Instant>,
 }
 
