@@ -66,6 +66,7 @@ fn tenant_of(write: &Write) -> Option<TenantNo> {
         | Write::Guard(
             Guard::Lane { .. }
             | Guard::Application { .. }
+            | Guard::Token { .. }
             | Guard::Setting { .. }
             | Guard::Before { .. }
             | Guard::Reached { .. },

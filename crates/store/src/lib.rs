@@ -32,6 +32,7 @@ pub mod testing;
 mod any;
 mod asker;
 mod check;
+mod conflict;
 mod panicked;
 mod pulse;
 mod read;

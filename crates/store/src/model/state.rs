@@ -226,6 +226,10 @@ impl State {
                 let stored = self.applications.get(application).map(|a| a.revision);
                 guard(stored == Some(*revision), || Conflict::Moved(Key::Application(client_id.clone())))
             }
+            Guard::Token { token_id } => {
+                let live = self.tokens.get(token_id).is_some_and(|token| token.revoked_at.is_none());
+                guard(live, || Conflict::TokenRevoked)
+            }
             Guard::PaymentOrder { tenant, merchant, id, revision } => {
                 let mut rows = self.payment_order_rows();
                 let is_it = |row: &PaymentOrderRow| {

@@ -66,6 +66,7 @@ const GROUPED: &[Sql] = &[
     Sql::PaymentOrderMovesInsert,
     Sql::LanesGuard,
     Sql::ApplicationsGuard,
+    Sql::TokensGuard,
     Sql::RulesInsert,
     Sql::HeadsPut,
     Sql::EventsTaken,

@@ -23,7 +23,7 @@ use crate::window::{ClaimHash, Undo};
 
 /// The rows that the guards of a group are about, each list sorted.
 #[derive(Debug, Default)]
-pub(super) struct Ask {
+pub(super) struct Ask<'w> {
     /// Tenant, hash, timestamp.
     claims: Vec<(i64, [u8; 16], i64)>,
     /// Tenant and merchant: whose orders are paid, or whose rules change.
@@ -35,6 +35,7 @@ pub(super) struct Ask {
     /// Tenant and event.
     deliveries: Vec<(i64, i64)>,
     applications: Vec<i64>,
+    tokens: Vec<&'w str>,
     /// Tenant, number, id.
     events: Vec<(i64, i64, [u8; 16])>,
     /// What time it is.
@@ -59,8 +60,8 @@ fn sorted<T: Ord>(mut list: Vec<T>) -> Vec<T> {
     list
 }
 
-impl Ask {
-    pub(super) fn of<'w>(writes: impl Iterator<Item = &'w Write>, nonces: &Nonces) -> Self {
+impl<'w> Ask<'w> {
+    pub(super) fn of(writes: impl Iterator<Item = &'w Write>, nonces: &Nonces) -> Self {
         let mut ask = Self::default();
         for write in writes.filter_map(grouped) {
             match write {
@@ -93,6 +94,7 @@ impl Ask {
                 Grouped::Guard(Guard::Lane { application, .. }) => ask.lanes.push(Lane::of(*application).get().into()),
                 Grouped::Guard(Guard::RuleHead { tenant, merchant, .. }) => ask.merchants.push((tenant.0, merchant.0)),
                 Grouped::Guard(Guard::Application { application, .. }) => ask.applications.push(application.0),
+                Grouped::Guard(Guard::Token { token_id }) => ask.tokens.push(token_id),
             }
         }
         let mut claims = sorted(ask.claims);
@@ -108,6 +110,7 @@ impl Ask {
             lanes: sorted(ask.lanes),
             deliveries: sorted(ask.deliveries),
             applications: sorted(ask.applications),
+            tokens: sorted(ask.tokens),
             events: sorted(ask.events),
             time: ask.time,
         }
@@ -140,6 +143,9 @@ impl Ask {
         }
         if !self.applications.is_empty() {
             all.push((Sql::ApplicationsGuard, vec![Box::new(&self.applications)]));
+        }
+        if !self.tokens.is_empty() {
+            all.push((Sql::TokensGuard, vec![Box::new(&self.tokens)]));
         }
         if !self.events.is_empty() {
             let tenants: Vec<i64> = self.events.iter().map(|(tenant, _, _)| *tenant).collect();
@@ -193,6 +199,10 @@ impl Ask {
         if !self.applications.is_empty() {
             seen.rows.applications = numbers(&next(), "application")?;
         }
+        if !self.tokens.is_empty() {
+            let of = |row| Fields::new(row, "operator_token", 0, 0).text();
+            seen.rows.tokens = next().iter().map(of).collect::<Result<_, _>>()?;
+        }
         if !self.events.is_empty() {
             for row in next() {
                 let mut f = Fields::new(&row, "event", 0, 1);
@@ -235,6 +245,8 @@ struct Rows {
     lanes: HashMap<i64, i64>,
     /// Revision of each application.
     applications: HashMap<i64, i64>,
+    /// Tokens that are not revoked.
+    tokens: HashSet<String>,
 }
 
 /// What the first round trip found.
@@ -371,6 +383,7 @@ impl<'a> Judge<'a> {
                 let stored = seen.applications.get(&application.0);
                 guard(stored == Some(revision), Conflict::Moved(Key::Application(client_id.clone())))
             }
+            Guard::Token { token_id } => guard(seen.tokens.contains(token_id), Conflict::TokenRevoked),
             Guard::RuleHead { tenant, merchant, version_no } => {
                 let key = (tenant.0, merchant.0);
                 let head = changed.heads.get(&key).or_else(|| seen.heads.get(&key));

@@ -1,4 +1,4 @@
-//! Texts about merchants and applications; [`super::statements`] gives them their names. A condition that may be open keeps its index from being used,
+//! Texts about merchants, applications and operator tokens; [`super::statements`] gives them their names. A condition that may be open keeps its index from being used,
 //! so each way of asking has a text of its own. Lists: behind $1, at most $2.
 
 pub(super) const APPLICATIONS: &str = application_select!(
@@ -81,3 +81,14 @@ macro_rules! turn {
 
 pub(super) const TURN: &str = turn!("$2", "a.tenant_no = $1");
 pub(super) const TURN_OF: &str = turn!("$3", "a.merchant_no = $2 AND $1 = a.tenant_no + 0");
+
+pub(super) const TOKEN_INSERT: &str =
+    "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
+    VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING 1::bigint";
+/// Waits for all whose change rests on the token, and keeps those that come from resting on it: notes of its use do neither.
+pub(super) const TOKEN_REVOKE: &str = "WITH live AS (SELECT token_id FROM operator_token
+    WHERE token_id = $1 AND revoked_at IS NULL FOR UPDATE)
+    UPDATE operator_token t SET revoked_at = $2 FROM live WHERE t.token_id = live.token_id RETURNING 1::bigint";
+pub(super) const TOKENS_GUARD: &str =
+    "SELECT token_id FROM operator_token WHERE token_id = ANY($1::text[]) AND revoked_at IS NULL
+    ORDER BY token_id FOR KEY SHARE";

@@ -22,6 +22,7 @@ impl Alone<'_> {
             }
             Guard::Lane { .. }
             | Guard::Application { .. }
+            | Guard::Token { .. }
             | Guard::RuleHead { .. }
             | Guard::PaymentOrder { .. }
             | Guard::Before { .. }

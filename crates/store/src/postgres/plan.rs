@@ -361,6 +361,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         Write::Guard(
             guard @ (Guard::Lane { .. }
             | Guard::Application { .. }
+            | Guard::Token { .. }
             | Guard::RuleHead { .. }
             | Guard::PaymentOrder { .. }
             | Guard::Before { .. }

@@ -1,7 +1,7 @@
 //! The SQL of every read and write, each prepared once on a connection.
 //!
 //! Reads are named after the verbs of the store. Writes of a group take one array per column; those of a batch that runs alone take values. Rows are
-//! locked in one order everywhere: nonces, what was paid last, rule heads, payment orders, lanes, deliveries, applications, redeliveries, requests of
+//! locked in one order everywhere: nonces, what was paid last, rule heads, payment orders, lanes, deliveries, applications, tokens, redeliveries, requests of
 //! conversions and their quotes, rates, events' counters, heads of the audit log, the directory; within each by key. Whatever belongs to a tenant is joined,
 //! guarded and found by it. Times are the database's own: `clock_timestamp()`, in ms.
 
@@ -273,9 +273,8 @@ statements! {
                  UPDATE operator_token t SET last_used_at = greatest(t.last_used_at, used.last_used_at) FROM used
                  WHERE t.token_id = used.token_id";
     SecretRewrap: "UPDATE secret SET key_id = $3, sealed = $4 WHERE secret_id = $1 AND key_id = $2 RETURNING 1::bigint";
-    TokenInsert: "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
-                  VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING 1::bigint";
-    TokenRevoke: "UPDATE operator_token SET revoked_at = $2 WHERE token_id = $1 AND revoked_at IS NULL RETURNING 1::bigint";
+    TokenInsert: identity::TOKEN_INSERT;
+    TokenRevoke: identity::TOKEN_REVOKE;
     OrderDirectoryInsert: "INSERT INTO order_directory (order_id, tenant_no) VALUES ($1, $2) ON CONFLICT DO NOTHING
                            RETURNING 1::bigint";
     OrderInsert: texts::ORDER_INSERT;
@@ -430,10 +429,11 @@ statements! {
          JOIN audit_head h ON h.tenant_no = a.tenant_no"
     );
 
-    // What a batch rests on. The lane is held against its being taken, the application against its being changed.
+    // What a batch rests on. The lane is held against its being taken, the application against its being changed, the token against its being revoked.
     LanesGuard: "SELECT lane, fence FROM delivery_lane WHERE lane = ANY($1::bigint[]) ORDER BY lane FOR KEY SHARE";
     ApplicationsGuard: "SELECT application_no, revision FROM application WHERE application_no = ANY($1::bigint[])
                         ORDER BY application_no FOR SHARE";
+    TokensGuard: identity::TOKENS_GUARD;
 
     // The last lock of whoever changes applications: from here to the commit nobody else counts.
     DirectoryStamp: "WITH d AS (UPDATE directory SET revision = revision + 1 RETURNING revision)

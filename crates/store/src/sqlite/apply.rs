@@ -83,7 +83,7 @@ const fn family(write: &Write) -> u32 {
         Write::Reassess { .. } => 1 << 2 | 1 << 3 | 1 << 7,
         Write::InsertApplication(_) | Write::UpdateApplication(_) | Write::Guard(Guard::Application { .. }) => 1 << 3,
         Write::InsertSecret(_) | Write::UpdateSecret(_) | Write::RewrapSecret { .. } => 1 << 4,
-        Write::InsertToken(_) | Write::RevokeToken { .. } => 1 << 5,
+        Write::InsertToken(_) | Write::RevokeToken { .. } | Write::Guard(Guard::Token { .. }) => 1 << 5,
         Write::InsertConvertOrder { .. }
         | Write::MoveConvertOrder { .. }
         | Write::Convert(_)

@@ -174,6 +174,7 @@ impl Applier<'_> {
                 let stored = self.revision(Sql::ApplicationRevision, "application", [application.0])?;
                 guard(stored == Some(*revision), Conflict::Moved(Key::Application(client_id.clone())))
             }
+            Guard::Token { token_id } => guard(self.kept.finds(Sql::TokenLive, [token_id])?, Conflict::TokenRevoked),
             Guard::Setting { name, value } => self.check_setting(name, Some(value)),
             Guard::PaymentOrder { tenant, merchant, id, revision } => {
                 let of = [id.number(), tenant.0, merchant.0];

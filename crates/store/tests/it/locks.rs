@@ -107,3 +107,44 @@ async fn a_batch_that_only_looks_waits_for_no_disk_and_for_nobody_who_is_about_t
     commit(&*one, vec![audit("something")]).await;
     assert_ne!(marks().await, before, "a change is");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_rests_on_a_token_is_committed_behind_its_revocation_and_nobody_waits_in_a_ring() {
+    let (database, [one, two]) = two_nodes().await;
+    let id = |n: u8| format!("tok_{n}");
+    for n in 1..=2 {
+        commit(&*one, vec![Write::InsertToken(Box::new(token(&id(n), n)))]).await;
+    }
+    let mut callers = JoinSet::new();
+    for caller in 0..6u8 {
+        let node = Arc::clone(if caller % 2 == 0 { &one } else { &two });
+        // Some alone, the others in groups; some of the system's own log, to which the revocation appends.
+        callers.spawn(async move {
+            let tenant = (caller % 3 == 0).then_some(TENANT);
+            for n in 0.. {
+                let rests_on = Write::Guard(Guard::Token { token_id: id(1 + caller / 3) });
+                let rare = (caller % 2 == 0).then(|| remember(answer(&format!("{caller} {n}"))));
+                let batch = [rests_on, audit_of(tenant, 0, "told")].into_iter().chain(rare).collect();
+                match node.commit(Batch(batch)).await {
+                    Ok(_) => {}
+                    Err(CommitError::Conflict(Conflict::TokenRevoked)) => break,
+                    Err(error) => panic!("{n}: {error:?}"),
+                }
+            }
+        });
+    }
+    let count = async |n: u8| {
+        let lines = two.audit(all()).await.expect("reads");
+        lines.iter().filter(|line| line.action == if n == 0 { "told" } else { "revoked" }).count()
+    };
+    while count(0).await < 60 {}
+    for n in 1..=2 {
+        let revoke = Write::RevokeToken { token_id: id(n), at: at(5) };
+        commit(&*one, vec![revoke, audit_of(None, 0, "revoked")]).await;
+    }
+    let told = count(0).await;
+    callers.join_all().await;
+    assert_eq!((count(0).await, count(1).await), (told, 2));
+    drop((one, two));
+    assert_eq!(rings(&database).await, 0);
+}

@@ -85,6 +85,7 @@ fn people() -> impl Strategy<Value = Write> {
         }),
         (0..3u8, 0..3u8).prop_map(|(id, digest)| Write::InsertToken(Box::new(token(&format!("t{id}"), digest)))),
         (0..3u8).prop_map(|id| Write::RevokeToken { token_id: format!("t{id}"), at: at(5) }),
+        (0..3u8).prop_map(|id| Write::Guard(Guard::Token { token_id: format!("t{id}") })),
         (sub_account(), 1..4i64).prop_map(|(merchant, id)| insert_order(merchant, id)),
         (1..4i64, 2..4i64, prop_oneof![Just(ConvertStatus::Success), Just(ConvertStatus::Failed)]).prop_map(
             |(id, revision, status)| {

@@ -6,7 +6,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, SortedId};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::money::Amount;
-use countersign_store::batch::{Conflict, Key, Write};
+use countersign_store::batch::{Conflict, Guard, Key, Write};
 use countersign_store::contract::{
     ApplicationRow, Asker, Cursor, MerchantKind, MerchantRow, SecretUses, TokenUse, TurningRow, Uses,
 };
@@ -246,4 +246,24 @@ pub async fn a_token_stays_revoked_as_it_was_first(store: Any) {
     commit(&*store, revoke(5)).await;
     assert_eq!(conflict(&*store, revoke(9)).await, Conflict::Moved(Key::Token("tok_1".to_owned())));
     assert_eq!(store.token_by_id("tok_1").await.expect("reads").expect("there").revoked_at, Some(at(5)));
+}
+
+pub async fn a_batch_may_rest_on_a_token(store: Any) {
+    let rests_on = |id: &str| Write::Guard(Guard::Token { token_id: id.to_owned() });
+    assert_eq!(conflict(&*store, vec![rests_on("tok_1"), audit("no")]).await, Conflict::TokenRevoked);
+    for (id, digest) in [("tok_1", 1), ("tok_2", 2)] {
+        commit(&*store, vec![Write::InsertToken(Box::new(token(id, digest)))]).await;
+    }
+    let revoke = Write::RevokeToken { token_id: "tok_2".to_owned(), at: at(5) };
+    commit(&*store, vec![rests_on("tok_1"), audit("yes")]).await;
+    // In a group, and alone.
+    commit(&*store, vec![rests_on("tok_1"), rests_on("tok_2"), revoke, audit("yes")]).await;
+    for (rare, refused) in [vec![], vec![put("a", "1")]].into_iter().zip(["no", "neither"]) {
+        let batch = [vec![rests_on("tok_1"), rests_on("tok_2"), audit(refused)], rare].concat();
+        assert_eq!(conflict(&*store, batch).await, Conflict::TokenRevoked);
+    }
+    commit(&*store, vec![rests_on("tok_1"), put("b", "1"), audit("yes")]).await;
+    let lines = store.audit(all()).await.expect("reads");
+    assert_eq!(lines.iter().map(|line| line.action.as_str()).collect::<Vec<_>>(), ["yes"; 3]);
+    assert_eq!(store.setting("a").await.expect("reads"), None, "a refused batch leaves no trace");
 }

@@ -109,6 +109,7 @@ contract! {
         of_64_that_add_uses_at_once_none_is_lost,
         tokens_are_listed_by_id_with_their_last_use,
         a_token_stays_revoked_as_it_was_first,
+        a_batch_may_rest_on_a_token,
     ]
     events: [
         events_are_numbered_by_application_and_business,
