@@ -34,6 +34,10 @@ async fn play(node: Arc<PostgresStore>, batch: impl Fn(i64) -> Vec<Write>) {
     }
 }
 
+async fn done(node: Arc<PostgresStore>, writes: Vec<Write>) {
+    commit(&*node, writes).await;
+}
+
 /// How many rings of waits the database has broken, once nobody is connected any more: what a connection has seen is counted at its end.
 async fn rings(database: &Database) -> i64 {
     let client = database.client().await;
@@ -109,7 +113,7 @@ async fn a_batch_that_only_looks_waits_for_no_disk_and_for_nobody_who_is_about_t
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_that_rests_on_a_token_is_committed_behind_its_revocation_and_nobody_waits_in_a_ring() {
+async fn who_revokes_a_token_and_all_that_rest_on_it_wait_in_no_ring() {
     let (database, [one, two]) = two_nodes().await;
     let id = |n: u8| format!("tok_{n}");
     for n in 1..=2 {
@@ -147,4 +151,39 @@ async fn nothing_that_rests_on_a_token_is_committed_behind_its_revocation_and_no
     assert_eq!((count(0).await, count(1).await), (told, 2));
     drop((one, two));
     assert_eq!(rings(&database).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_revoked_behind_all_that_has_rested_on_it() {
+    let (database, [one, two]) = two_nodes().await;
+    let client = database.client().await;
+    let waiting = async |count: i64| {
+        let of =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while client.query_one(of, &[]).await.expect("reads").get::<_, i64>(0) < count {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    // In a group, and alone.
+    for (n, rare) in [(1, None), (2, Some(put("a", "1")))] {
+        let token_id = format!("tok_{n}");
+        commit(&*one, vec![Write::InsertToken(Box::new(token(&token_id, n)))]).await;
+        let batch = || {
+            let rests_on = Write::Guard(Guard::Token { token_id: token_id.clone() });
+            [rests_on, audit("told")].into_iter().chain(rare.clone()).collect::<Vec<_>>()
+        };
+        let held = database.hold_table("audit").await;
+        let told = tokio::spawn(done(Arc::clone(&one), batch()));
+        waiting(1).await;
+        let revoke = vec![Write::RevokeToken { token_id: token_id.clone(), at: at(5) }];
+        let mut revoked = tokio::spawn(done(Arc::clone(&two), revoke));
+        tokio::select! {
+            _ = &mut revoked => panic!("{n}: what rests on it is not committed yet"),
+            () = waiting(2) => {}
+        }
+        drop(held);
+        told.await.expect("is committed");
+        revoked.await.expect("is committed");
+        assert_eq!(conflict(&*one, batch()).await, Conflict::TokenRevoked);
+    }
 }
