@@ -3,7 +3,7 @@
 use countersign_domain::convert::{self, ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
 use countersign_domain::time::rfc3339;
-use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::batch::{Conflict, Key, Write};
 use countersign_store::contract::{CommitError, Cursor, MerchantRow, NewAnswer};
 use countersign_store::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage};
 use countersign_store::{ConvertStore as _, Store};
@@ -41,7 +41,7 @@ pub async fn insert(
         Write::RecordAudit(Box::new(audit)),
     ];
     writes.extend(remember.map(|answer| Write::RememberAnswer(Box::new(answer))));
-    match app.store.commit(Batch(writes)).await {
+    match app.store.commit(actor.batch(writes)).await {
         Ok(_) => Ok(()),
         Err(CommitError::Conflict(Conflict::Taken(Key::ConvertOrder(_)))) => {
             Err(AppError::AlreadyExists(format!("a convert order has the order_id {subject}; send another, or none")))
@@ -90,7 +90,7 @@ pub async fn advance(
             Write::RecordAudit(Box::new(audit)),
         ];
         writes.extend(remember(&owner, &moved).map(|answer| Write::RememberAnswer(Box::new(answer))));
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok((owner, moved)),
             // Another node was first: what it left says whether there is a move to make.
             Err(CommitError::Conflict(Conflict::Moved(Key::ConvertOrder(_)))) if app.may_decide_anew(arrived) => {}

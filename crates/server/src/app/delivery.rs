@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::{UnixMillis, rfc3339};
-use countersign_store::batch::{Batch, Write};
+use countersign_store::batch::{Conflict, Write};
 use countersign_store::contract::{ApplicationView, CommitError};
 use countersign_store::{AnyStore, Store as _, StoreError};
 use metrics::gauge;
@@ -143,13 +143,13 @@ pub async fn release(app: &App, keep: &Keep<'_, Released>, actor: &Actor) -> Res
             writes.push(Write::RecordAudit(Box::new(line)));
         }
         writes.extend(kept(keep, &released));
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => {
                 set(app, false);
                 return Ok(released);
             }
             // Another call was first: what this one finds is another thing.
-            Err(CommitError::Conflict(_)) => {}
+            Err(CommitError::Conflict(Conflict::Moved(_))) => {}
             Err(error) => return Err(error.into()),
         }
     }

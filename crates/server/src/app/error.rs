@@ -6,6 +6,7 @@ use countersign_domain::payment_order;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::gone;
 use countersign_protocol::sentence::of_field;
+use countersign_store::batch::Conflict;
 use countersign_store::{CommitError, StoreError};
 use thiserror::Error;
 
@@ -99,6 +100,9 @@ pub enum AppError {
         /// How long until there is room.
         room_in_s: u64,
     },
+    /// The operator token by which it was asked for was revoked before it was done.
+    #[error("the token was revoked while this was under way, and it was not done: send another operator token")]
+    TokenRevoked,
     /// The deployment seals under a master key that this node was not given; its id. Only operators meet it.
     #[error(
         "this node was not given the master key {0}, which this deployment seals under now: start it again with that key (and with the one it has as master_key_previous, while a re-wrap runs)"
@@ -136,6 +140,7 @@ impl AppError {
             Self::SecretInUse(_) => Code::SecretInUse,
             Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
             Self::EventsGone { .. } => Code::EventsGone,
+            Self::TokenRevoked => Code::Unauthenticated,
             Self::NoRate
             | Self::Busy
             | Self::Crowded(_)
@@ -171,6 +176,7 @@ impl From<CommitError> for AppError {
     /// For commits whose conflicts the use case has dealt with: what is left of them is contention.
     fn from(error: CommitError) -> Self {
         match error {
+            CommitError::Conflict(Conflict::TokenRevoked) => Self::TokenRevoked,
             CommitError::Conflict(_) => Self::Busy,
             CommitError::Store(error) => Self::Store(error),
             CommitError::Unknown => Self::OutcomeUnknown,

@@ -8,7 +8,7 @@ use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::callback::CallbackBody;
 use countersign_store::Store;
 use countersign_store::attempt_log::AttemptBytes;
-use countersign_store::batch::{Batch, Conflict, EventNumbers, Guard, Key, Write};
+use countersign_store::batch::{Conflict, EventNumbers, Guard, Key, Write};
 use countersign_store::contract::{
     ApplicationRow, ApplicationView, Asker, AttemptRow, CommitError, Cursor, EventFilter, EventRow,
 };
@@ -147,7 +147,7 @@ async fn write(
         writes.push(Write::EnqueueEvent(event.clone()));
         writes.push(Write::RecordAudit(Box::new(audit(&event, actor))));
         writes.extend(kept(keep, &event));
-        match fresh::commit(app, event.clone(), Batch(writes)).await {
+        match fresh::commit(app, event.clone(), actor.batch(writes)).await {
             Ok(numbers) => {
                 let event = Arc::unwrap_or_clone(event);
                 return Ok(Some(match numbers {
@@ -307,7 +307,7 @@ pub async fn redeliver(
         let audit = actor.did(Some(event.tenant), now, "event.redeliver", &public_id(event_id), before, after);
         let mut writes = vec![write, Write::RecordAudit(Box::new(audit))];
         writes.extend(kept(keep, &again));
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => {
                 app.ring(event.tenant, event.application);
                 return Ok(again);

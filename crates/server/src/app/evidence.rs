@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::payment_order::PrepayId;
-use countersign_store::batch::{Batch, Guard, Write};
+use countersign_store::batch::{Guard, Write};
 use countersign_store::contract::CommitError;
 use countersign_store::{Store as _, StoreError};
 use serde_json::json;
@@ -88,7 +88,7 @@ pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
             Write::MoveSetting { name: EVIDENCE.setting.to_owned(), from: None, to: setting },
             Write::RecordAudit(Box::new(line)),
         ];
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok(key),
             // Another node was first: its key counts.
             Err(CommitError::Conflict(_)) => {}
@@ -109,7 +109,7 @@ pub async fn export(app: &Arc<App>, id: PrepayId, actor: &Actor) -> Result<FileL
         json!({ "status": snapshot.row.order.status.name(), "revision": snapshot.row.order.revision }).to_string();
     let line =
         actor.did(Some(snapshot.row.tenant), app.clock.now(), "evidence.export", &id.to_string(), String::new(), after);
-    app.store.commit(Batch(vec![Write::RecordAudit(Box::new(line))])).await?;
+    app.store.commit(actor.batch(vec![Write::RecordAudit(Box::new(line))])).await?;
     let (lines, taken) = mpsc::channel(AHEAD);
     let file = File { app: app.clone(), header, snapshot, key, callbacks, lines, _place: place };
     tokio::spawn(file.write());

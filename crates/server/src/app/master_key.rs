@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use countersign_domain::time::UnixMillis;
-use countersign_store::batch::{Batch, Conflict, Write};
+use countersign_store::batch::{Conflict, Write};
 use countersign_store::contract::{AuditRow, CommitError, SealedSecret};
 use countersign_store::nodes::Who;
 use countersign_store::{AnyStore, Store as _, StoreError};
@@ -172,7 +172,7 @@ pub async fn rewrap(
             // With the rows that it tells of: a call that is cut off leaves none untold.
             writes.push(Write::RecordAudit(Box::new(portion(app, &writes, actor))));
         }
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => {
                 done.rewrapped += count;
                 after = Some(last);
@@ -204,7 +204,7 @@ async fn tell(app: &App, done: &Rewrapped, keep: &Keep<'_, Rewrapped>, actor: &A
     let line = actor.did(None, app.clock.now(), "master_key.rewrap", &done.key_id, String::new(), after);
     let mut writes = vec![Write::RecordAudit(Box::new(line))];
     writes.extend(kept(keep, done));
-    app.store.commit(Batch(writes)).await?;
+    app.store.commit(actor.batch(writes)).await?;
     Ok(())
 }
 
@@ -255,8 +255,8 @@ async fn take_current(app: &App, lease: Duration, actor: &Actor) -> Result<(), A
             Write::MoveSetting { name: MASTER_KEY_ID.to_owned(), from: Some(stored), to },
             Write::RecordAudit(Box::new(line)),
         ];
-        match app.store.commit(Batch(writes)).await {
-            Ok(_) | Err(CommitError::Conflict(_)) => {}
+        match app.store.commit(actor.batch(writes)).await {
+            Ok(_) | Err(CommitError::Conflict(Conflict::Moved(_))) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -282,8 +282,8 @@ async fn rewrap_own(app: &App, own: SealedKey, actor: &Actor) -> Result<(), AppE
             Write::MoveSetting { name: own.setting.to_owned(), from: Some(stored), to },
             Write::RecordAudit(Box::new(line)),
         ];
-        match app.store.commit(Batch(writes)).await {
-            Ok(_) | Err(CommitError::Conflict(_)) => {}
+        match app.store.commit(actor.batch(writes)).await {
+            Ok(_) | Err(CommitError::Conflict(Conflict::Moved(_))) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use countersign_domain::ids::TenantNo;
 use countersign_domain::time::{RuleZone, UnixMillis};
 use countersign_store::AnyStore;
+use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::AuditRow;
 use countersign_store::nodes::NodeId;
 
@@ -142,12 +143,28 @@ pub struct Actor {
     pub source: String,
     /// The request's id.
     pub request_id: String,
+    /// The operator token that the right rests on; none: it rests on none.
+    pub token_id: Option<String>,
 }
 
 impl Actor {
     /// Countersign itself.
     pub fn system() -> Self {
-        Self { name: "system".to_owned(), source: String::new(), request_id: String::new() }
+        Self::named("system")
+    }
+
+    /// Somebody at this machine, of this name, who needs no token.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), source: String::new(), request_id: String::new(), token_id: None }
+    }
+
+    /// What this actor changes. Where it is asked for with a token, that may have been revoked since the call was let in: its body may come slowly,
+    /// and it may have waited for its turn. So the change rests on the token.
+    pub fn batch(&self, mut writes: Vec<Write>) -> Batch {
+        if let Some(token_id) = self.token_id.clone() {
+            writes.insert(0, Write::Guard(Guard::Token { token_id }));
+        }
+        Batch(writes)
     }
 
     /// An audit line of this actor. `before` and `after` are JSON texts without secrets, or empty.

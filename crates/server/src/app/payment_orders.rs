@@ -221,7 +221,7 @@ pub async fn close(
         let mut change = telling::change(app, &receiver, &before, moved, now, actor);
         change.writes.push(Write::ClaimNonce(claim.clone()));
         change.writes.extend(in_time(app, &before.order, step.to, now));
-        if commit(app, change, arrived).await? {
+        if commit(app, change, arrived, actor).await? {
             return Ok(());
         }
         // It has moved since it was read.
@@ -254,7 +254,7 @@ pub async fn advance(
         let made = (owner, change.row.clone());
         change.writes.extend(kept(keep, &made));
         change.writes.extend(in_time(app, &before.order, step.to, now));
-        if commit(app, change, arrived).await? {
+        if commit(app, change, arrived, actor).await? {
             return Ok(made);
         }
     }
@@ -288,11 +288,12 @@ async fn decide(
 }
 
 /// False: somebody else was first, and there is time to decide anew.
-async fn commit(app: &App, change: telling::Change, arrived: UnixMillis) -> Result<bool, AppError> {
-    match fresh::commit(app, change.event, Batch(change.writes)).await {
+async fn commit(app: &App, change: telling::Change, arrived: UnixMillis, actor: &Actor) -> Result<bool, AppError> {
+    match fresh::commit(app, change.event, actor.batch(change.writes)).await {
         Ok(_) => Ok(true),
         Err(CommitError::Conflict(Conflict::NonceUsed)) => Err(AppError::NonceReused),
         Err(CommitError::Conflict(Conflict::Taken(Key::Idempotency))) => Err(AppError::Busy),
+        Err(CommitError::Conflict(Conflict::TokenRevoked)) => Err(AppError::TokenRevoked),
         Err(CommitError::Conflict(_)) if app.may_decide_anew(arrived) => Ok(false),
         Err(error) => Err(error.into()),
     }

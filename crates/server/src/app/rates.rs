@@ -90,7 +90,7 @@ pub async fn put(app: &App, wanted: &Wanted, keep: &Keep<'_, RateRow>, actor: &A
         let mut writes =
             vec![Write::Convert(Box::new(ConvertWrite::PutRate(row.clone()))), Write::RecordAudit(Box::new(audit))];
         writes.extend(kept(keep, &row));
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => {
                 if before.is_some_and(|before| before.stale_told == before.revision) {
                     tracing::info!(pair = %subject, "The rate of {subject} is kept up again; it can be quoted");

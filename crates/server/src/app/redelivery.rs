@@ -174,7 +174,7 @@ async fn begin(
     let starts = prospect.begun.clone().map(|row| Write::Redelivery(Box::new(RedeliveryWrite::Start(row))));
     writes.extend(starts);
     writes.extend(kept(keep, &prospect));
-    match app.store.commit(Batch(writes)).await {
+    match app.store.commit(actor.batch(writes)).await {
         Ok(_) => Ok(prospect),
         Err(CommitError::Conflict(Conflict::Taken(Key::Redelivery(_)))) => {
             // Begun in the meantime, and maybe over by now.
@@ -311,7 +311,7 @@ fn stopping(stopped: &RedeliveryRow, at: UnixMillis, keep: &Keep<'_, RedeliveryR
         Write::RecordAudit(Box::new(audit)),
     ];
     writes.extend(kept(keep, stopped));
-    Batch(writes)
+    actor.batch(writes)
 }
 
 fn may_stop(row: &RedeliveryRow) -> Result<(), AppError> {

@@ -96,7 +96,8 @@ pub async fn change(
                     | Conflict::Moved(_)
                     | Conflict::Fenced(_)
                     | Conflict::Early(_)
-                    | Conflict::Crowded => app.hints.moved_by_others(sub.no, app.clock.now()),
+                    | Conflict::Crowded
+                    | Conflict::TokenRevoked => app.hints.moved_by_others(sub.no, app.clock.now()),
                 }
             }
             Err(error) => return Err(error.into()),

@@ -125,7 +125,7 @@ impl Dispatcher {
         let _place = self.trials.enter(row.no)?;
         let audit =
             actor.did(Some(row.tenant), now, "application.test_callback", client_id, String::new(), String::new());
-        app.store.commit(Batch(vec![Write::RecordAudit(Box::new(audit))])).await?;
+        app.store.commit(actor.batch(vec![Write::RecordAudit(Box::new(audit))])).await?;
         // As it is by now: that may have taken long.
         let known = self.testable(client_id).await?;
         let Addressed { url, signing, next, now } = addressed(app, &known)?;

@@ -151,6 +151,7 @@ impl From<AppError> for Failure {
             | AppError::Busy
             | AppError::Crowded(_)
             | AppError::CrowdedFor { .. }
+            | AppError::TokenRevoked
             | AppError::LacksMasterKey(_) => failure,
         }
     }

@@ -82,6 +82,7 @@ impl<T> Signed<'_, T> {
             name: name_of(&self.caller.application.client_id, &self.caller.merchant.merchant_id, acts_for),
             source: self.trace.source.map(|s| super::source::text(s).into_owned()).unwrap_or_default(),
             request_id: self.trace.request_id.clone(),
+            token_id: None,
         }
     }
 }

@@ -110,8 +110,12 @@ async fn caller(desk: &Desk, role: Role, headers: &HeaderMap, context: Option<Co
         ));
     }
     let context = context.ok_or_else(Problem::internal)?;
-    let actor =
-        Actor { name: format!("token:{}", token.token_id), source: context.source, request_id: context.request_id };
+    let actor = Actor {
+        name: format!("token:{}", token.token_id),
+        source: context.source,
+        request_id: context.request_id,
+        token_id: Some(token.token_id.clone()),
+    };
     Ok(Caller { token_id: token.token_id, actor })
 }
 

@@ -138,7 +138,7 @@ async fn begin_now(
     now: UnixMillis,
     accept: bool,
 ) -> anyhow::Result<Begun> {
-    let actor = Actor { name: ACTOR.to_owned(), source: String::new(), request_id: String::new() };
+    let actor = Actor::named(ACTOR);
     let begun = audit_chain::begin(&Opened { vault, store, chance }, &actor, now, accept).await?;
     if begun.is_begun {
         return Ok(begun);

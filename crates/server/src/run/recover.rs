@@ -57,7 +57,7 @@ async fn recover_in(config: &Config, machine: &Machine, life_days: i64) -> anyho
     let (row, operator_token) =
         make_token(&Chance::default(), now, "recovered at the machine", Role::Security, Some(expires_at));
     let token_id = row.token_id.clone();
-    let actor = Actor { name: ACTOR.to_owned(), source: String::new(), request_id: String::new() };
+    let actor = Actor::named(ACTOR);
     let after = json!({ "name": row.name, "role": role_name(row.role), "expires_at": rfc3339(expires_at) }).to_string();
     let audit = actor.did(None, now, "token.recover", &token_id, String::new(), after);
     let writes = vec![Write::InsertToken(Box::new(row)), Write::RecordAudit(Box::new(audit))];

@@ -54,7 +54,7 @@ pub struct Stage {
 }
 
 fn actor() -> Actor {
-    Actor { name: "token:tok_test".to_owned(), source: String::new(), request_id: String::new() }
+    Actor::named("token:tok_test")
 }
 
 impl Stage {

@@ -118,7 +118,7 @@ struct History {
 }
 
 fn actor() -> Actor {
-    Actor { name: "application:history".to_owned(), source: String::new(), request_id: String::new() }
+    Actor::named("application:history")
 }
 
 fn pair() -> Pair {

@@ -230,7 +230,7 @@ impl History {
                 due_at: ask.due.map(UnixMillis),
             },
         };
-        let actor = Actor { name: "application:history".to_owned(), source: String::new(), request_id: String::new() };
+        let actor = Actor::named("application:history");
         Ok(change(app, &self.institution, &request, claim, &actor).await)
     }
 

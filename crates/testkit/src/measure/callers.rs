@@ -114,7 +114,12 @@ impl Loaded {
                 due_at: None,
             },
         };
-        let actor = Actor { name: "application:measure".into(), source: String::new(), request_id: "measure".into() };
+        let actor = Actor {
+            name: "application:measure".into(),
+            source: String::new(),
+            request_id: "measure".into(),
+            token_id: None,
+        };
         change(&self.app, institution, &asked, &claim, &actor).await?;
         Ok(())
     }

@@ -85,7 +85,7 @@ async fn a_refusal_asks_the_store_once_and_a_caller_who_is_kept_not_at_all() {
     let process = InProcess::start(StoreKind::Model, at).await.expect("it starts");
     let app = process.app();
     let AnyStore::Model(store) = &app.store else { panic!("this one counts") };
-    let actor = Actor { name: "token:tok_test".to_owned(), source: String::new(), request_id: String::new() };
+    let actor = Actor::named("token:tok_test");
     let (merchant_id, name) = (Some("bank".to_owned()), "Bank".to_owned());
     let ask = NewMerchant { merchant_id, name: name.clone(), standing: Standing::Merchant, user_id: None };
     identity::create_merchant(app, &ask, &|_| None, &actor).await.expect("a merchant");

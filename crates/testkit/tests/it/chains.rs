@@ -79,7 +79,7 @@ async fn in_a_file() -> (TempDir, Config) {
 
 async fn make_merchants(config: &Config) {
     let app = open_app(config, Clock::System, None).await.expect("it opens");
-    let actor = Actor { name: "token:tok_1".to_owned(), source: String::new(), request_id: String::new() };
+    let actor = Actor::named("token:tok_1");
     let bank = Standing::Institution { base_r: Decimal::ZERO, base_f: Amount::ZERO };
     for (id, standing) in
         [("bank", bank), ("shop", Standing::Merchant), ("sub", Standing::SubAccountOf("bank".to_owned()))]

@@ -65,7 +65,7 @@ struct Owner {
 }
 
 fn actor() -> Actor {
-    Actor { name: "token:tok_test".to_owned(), source: String::new(), request_id: String::new() }
+    Actor::named("token:tok_test")
 }
 
 /// Short limits, loopback allowed.

@@ -435,7 +435,7 @@ async fn without_a_lease_that_lasts_nothing_is_begun() {
 }
 
 async fn emit(app: &App, url: &str) -> EventRow {
-    let actor = Actor { name: "token:tok_test".to_owned(), source: String::new(), request_id: String::new() };
+    let actor = Actor::named("token:tok_test");
     let ask =
         NewMerchant { merchant_id: None, name: "A merchant".to_owned(), standing: Standing::Merchant, user_id: None };
     let merchant = identity::create_merchant(app, &ask, &|_| None, &actor).await.expect("a merchant");

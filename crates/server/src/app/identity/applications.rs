@@ -4,7 +4,7 @@ use countersign_domain::delivery::Schedule;
 use countersign_domain::ids::{ApplicationNo, prefix};
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store;
-use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::batch::{Conflict, Key, Write};
 use countersign_store::contract::{
     ApplicationFilter, ApplicationRow, ApplicationView, Asker, CommitError, Cursor, EndpointSettings, MerchantRow,
     SecretRow, SignatureEncoding, Vocabulary,
@@ -76,7 +76,7 @@ pub async fn create_application(
             Write::RecordAudit(Box::new(audit)),
         ];
         writes.extend(kept(keep, &made));
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => {
                 app.callers.made(&made.application.client_id);
                 return Ok(made);
@@ -261,7 +261,7 @@ pub async fn update_application(
     keep: &Keep<'_, ApplicationView>,
     actor: &Actor,
 ) -> Result<ApplicationView, AppError> {
-    let after = decide_and_commit(app, client_id, |before, now| {
+    let after = decide_and_commit(app, client_id, actor, |before, now| {
         let (mut writes, after) = turned(app, before, change, now);
         let row = &after.application;
         let audit = actor.did(
@@ -310,6 +310,7 @@ pub(super) fn turned(
 pub(super) async fn decide_and_commit<T: Send>(
     app: &App,
     client_id: &str,
+    actor: &Actor,
     decide: impl Fn(&ApplicationView, UnixMillis) -> Result<(Vec<Write>, T), AppError> + Send + Sync,
 ) -> Result<T, AppError> {
     let _turn = app.turns.take_soon(TurnKey::Application(client_id.to_owned())).await?;
@@ -318,7 +319,7 @@ pub(super) async fn decide_and_commit<T: Send>(
         let view = find_application(app, client_id).await?;
         let now = app.clock.now();
         let (writes, value) = decide(&view, now)?;
-        let outcome = app.store.commit(Batch(writes)).await;
+        let outcome = app.store.commit(actor.batch(writes)).await;
         // Whatever became of it: what is kept in memory may be old now. Deliveries that waited may be able to go.
         app.callers.forget(client_id);
         app.due.change(client_id);

@@ -46,7 +46,7 @@ pub async fn switch_callbacks(
     actor: &Actor,
 ) -> Result<ApplicationView, AppError> {
     let change = ApplicationChange { callback_enabled: Some(switch.lets_go()), ..ApplicationChange::default() };
-    decide_and_commit(app, client_id, |before, now| {
+    decide_and_commit(app, client_id, actor, |before, now| {
         let (mut writes, after) = turned(app, before, &change, now);
         let row = &after.application;
         let was = json!({ "callback_enabled": before.application.callback_enabled }).to_string();

@@ -6,7 +6,7 @@ use countersign_domain::ids::{MerchantNo, TenantNo};
 use countersign_domain::money::Amount;
 use countersign_protocol::sentence::of_field;
 use countersign_store::Store;
-use countersign_store::batch::{Batch, Conflict, Key, Write};
+use countersign_store::batch::{Conflict, Key, Write};
 use countersign_store::contract::{AuditRow, CommitError, Cursor, MerchantKind, MerchantRow};
 use countersign_store::public_ids::PublicIds as _;
 use rust_decimal::Decimal;
@@ -72,7 +72,7 @@ pub async fn create_merchant(
         let audit = audit(&row, institution.as_ref(), actor);
         let mut writes = vec![Write::InsertMerchant(Box::new(row.clone())), Write::RecordAudit(Box::new(audit))];
         writes.extend(kept(keep, &row));
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok(row),
             // The id, or the number that another node drew in the same millisecond: only the id is the caller's affair.
             Err(CommitError::Conflict(Conflict::Taken(Key::Merchant(_)))) => {
@@ -260,7 +260,7 @@ async fn change_merchant(
             actor.did(Some(row.tenant), now, update_name(row.kind), merchant_id, describe(&before), describe(&row));
         writes.push(Write::RecordAudit(Box::new(audit)));
         writes.extend(kept(keep, &row));
-        let outcome = app.store.commit(Batch(writes)).await;
+        let outcome = app.store.commit(actor.batch(writes)).await;
         // Whatever became of it: what is kept in memory may be old now, and deliveries that waited may be able to go.
         if reads {
             app.callers.forget_of(row.tenant, below);

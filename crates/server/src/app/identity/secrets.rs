@@ -233,7 +233,7 @@ pub async fn rotate_secret(
     keep: &Keep<'_, MadeSecret>,
     actor: &Actor,
 ) -> Result<MadeSecret, AppError> {
-    let made = decide_and_commit(app, client_id, |view, now| {
+    let made = decide_and_commit(app, client_id, actor, |view, now| {
         let end = now.plus_ms(overlap_s.saturating_mul(1000));
         let before: Vec<&SecretRow> = view.secrets.iter().filter(|s| s.is_live(now)).collect();
         // What signs callbacks now is chosen from here on: else the newest would sign at once where the chosen one has ended.
@@ -288,7 +288,7 @@ pub async fn revoke_secret(
     actor: &Actor,
 ) -> Result<SecretChange, AppError> {
     let decide = |view: &ApplicationView, now| revocation(view, now, secret_id, "secret.revoke", keep, actor);
-    let revoked = decide_and_commit(app, client_id, decide).await;
+    let revoked = decide_and_commit(app, client_id, actor, decide).await;
     if matches!(revoked, Ok(_) | Err(AppError::NotFound(_))) {
         nodes::until_all_know(app).await;
     }
@@ -307,7 +307,7 @@ pub async fn retire_secret(
     let usages = uses::of_secrets(app, &all, app.clock.now()).await?;
     let of = all.iter().zip(usages).find(|(row, _)| row.secret_id == secret_id);
     let usage = of.map(|(_, usage)| usage).unwrap_or_default();
-    decide_and_commit(app, client_id, |view, now| {
+    decide_and_commit(app, client_id, actor, |view, now| {
         let row = find(view, secret_id)?;
         // Somebody may have begun to use it while this waited for its turn.
         let seen = app.uses.tally(secret_id).last();
@@ -345,7 +345,7 @@ pub async fn use_for_callbacks(
     keep: &Keep<'_, SecretChange>,
     actor: &Actor,
 ) -> Result<SecretChange, AppError> {
-    decide_and_commit(app, client_id, |view, now| {
+    decide_and_commit(app, client_id, actor, |view, now| {
         if !find(view, secret_id)?.is_live(now) {
             return Err(AppError::NotFound(format!("the secret {secret_id} has ended; choose a live one")));
         }

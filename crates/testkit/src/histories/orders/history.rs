@@ -314,7 +314,7 @@ impl History {
 }
 
 fn actor() -> Actor {
-    Actor { name: "application:history".to_owned(), source: String::new(), request_id: String::new() }
+    Actor::named("application:history")
 }
 
 async fn settle(app: &App, claim: &ClaimKey) -> Result<()> {

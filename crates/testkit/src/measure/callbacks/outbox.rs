@@ -26,7 +26,7 @@ use crate::measure::cpu_ns;
 const SOON: Duration = Duration::from_secs(1);
 
 fn actor() -> Actor {
-    Actor { name: "token:tok_measure".to_owned(), source: String::new(), request_id: String::new() }
+    Actor::named("token:tok_measure")
 }
 
 /// What is measured, and whom it calls back.

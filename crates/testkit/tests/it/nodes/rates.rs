@@ -19,7 +19,7 @@ async fn a_rate_that_is_put_while_another_node_waits_to_look_at_it_is_fresh() {
         rate: "4.6".parse().expect("a number"),
         limits: Limits::default(),
     };
-    let actor = Actor { name: "token:tok_test".to_owned(), source: String::new(), request_id: String::new() };
+    let actor = Actor::named("token:tok_test");
     // The look begins 3 s before the rate is put, and its read waits until after that.
     put(&puts, &wanted, &|_| None, &actor).await.expect("is put");
     let holder = fleet.database.hold_table("pair_rate").await;

@@ -50,7 +50,12 @@ pub async fn made_in(
         nonce: format!("{merchant_id}.{trade_no}"),
         stamped_at: house.app.clock.now(),
     };
-    let actor = Actor { name: format!("application:{client_id}"), source: String::new(), request_id: "req".to_owned() };
+    let actor = Actor {
+        name: format!("application:{client_id}"),
+        source: String::new(),
+        request_id: "req".to_owned(),
+        token_id: None,
+    };
     let row = create(&house.app, &owner, &by, &wanted, &claim, &actor).await.expect("it is made");
     row.order.prepay_id.to_string()
 }

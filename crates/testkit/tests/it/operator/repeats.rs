@@ -1,18 +1,22 @@
 //! Every write call under an `Idempotency-Key`: again with the same body, and with another.
 
-use countersign_store::contract::Asker;
 use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use axum::body::{Body, Bytes};
 use countersign::operator::doors;
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
 use countersign_store::attempt_log::Phases;
-use countersign_store::contract::AttemptRow;
+use countersign_store::contract::{Asker, AttemptRow, Role};
 use countersign_store::{Batch, Lost, Store as _, Write};
+use hyper::body::Frame;
 use serde_json::{Value, json};
 
-use super::listener::{Answer, DAY_MS, House};
+use super::listener::{Answer, DAY_MS, House, request_by};
 use super::payment_orders::made;
 
 /// What is POST for its body's sake, and changes nothing: again is again.
@@ -249,5 +253,43 @@ async fn every_write_call_whose_commit_is_lost_is_done_once_when_it_is_repeated(
             }
             assert!(after > 0, "{which} commits something");
         }
+    }
+}
+
+/// A body that comes when something has happened.
+struct Late(Option<Pin<Box<dyn Future<Output = Bytes> + Send>>>);
+
+impl hyper::body::Body for Late {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(coming) = self.0.as_mut() else { return Poll::Ready(None) };
+        let bytes = ready!(coming.as_mut().poll(cx));
+        self.0 = None;
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+}
+
+#[tokio::test]
+async fn no_write_call_is_done_for_a_token_that_is_revoked_while_its_body_comes() {
+    for no in 0..cases(&House::open_in_memory().await).await.len() {
+        let house = House::open_in_memory().await;
+        let case = cases(&house).await.swap_remove(no);
+        house.app.clock.advance_ms(DAY_MS / 2);
+        let token = house.token(Role::Security, None).await;
+        let digest = countersign::app::operators::sha256(token.as_bytes());
+        let token_id = house.app.store.token(&digest).await.expect("reads").expect("is there").token_id;
+        let lines = house.audit().await.len();
+        let (app, at, body) = (house.app.clone(), house.app.clock.now(), case.body.clone());
+        let body = Body::new(Late(Some(Box::pin(async move {
+            app.store.commit(Batch(vec![Write::RevokeToken { token_id, at }])).await.expect("is revoked");
+            Bytes::from(if body.is_null() { String::new() } else { body.to_string() })
+        }))));
+        let request = request_by(&token, case.method, &case.path, Some("{}"), &[("idempotency-key", "the-key")]);
+        let answer = house.send(request.map(|_| body)).await;
+        answer.refused(401, "400801", "revoked while this was under way");
+        assert_eq!(answer.headers["www-authenticate"], "Bearer");
+        assert_eq!(house.audit().await.len(), lines, "{} {} is not done", case.method, case.under);
     }
 }

@@ -28,7 +28,12 @@ pub async fn rule(house: &House, institution: &str, sub: &str, (r, f): (&str, &s
     };
     let nonce = format!("{sub}.{r}.{f}");
     let claim = ClaimKey { tenant: owner.tenant, application: ApplicationNo(1), nonce, stamped_at: now };
-    let actor = Actor { name: "application:app_1".to_owned(), source: String::new(), request_id: "req".to_owned() };
+    let actor = Actor {
+        name: "application:app_1".to_owned(),
+        source: String::new(),
+        request_id: "req".to_owned(),
+        token_id: None,
+    };
     change(&house.app, &owner, &wanted, &claim, &actor).await.expect("it is made");
 }
 
