@@ -161,6 +161,7 @@ pub async fn convert(
     let _turn = app.turns.take_soon(TurnKey::ConvertRequest(owner.no.0, asked.client_req_id.clone())).await?;
     let arrived = app.clock.now();
     loop {
+        actor.may_still(app).await?;
         if let Some(order) = made_before(app, owner, asked, claim).await? {
             return Ok(order);
         }

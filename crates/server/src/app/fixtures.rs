@@ -15,6 +15,7 @@ use countersign_store::testing::Database;
 use countersign_store::{Batch, Store as _, Write};
 use tempfile::TempDir;
 
+use super::error::AppError;
 use super::events::{self, Happening};
 use super::identity::{NewApplication, NewMerchant, Standing, create_application, create_merchant};
 use super::payment_orders::{Wanted, amount, create, currency};
@@ -188,6 +189,16 @@ pub fn claim(of: &ApplicationRow, nonce: &str, at: UnixMillis) -> ClaimKey {
 
 /// A payment order of it.
 pub async fn ordered(app: &App, of: &ApplicationView, trade_no: &str) -> PaymentOrderRow {
+    ordered_by(app, of, trade_no, &nobody()).await.expect("is made")
+}
+
+/// The same, asked for by somebody.
+pub async fn ordered_by(
+    app: &App,
+    of: &ApplicationView,
+    trade_no: &str,
+    actor: &Actor,
+) -> Result<PaymentOrderRow, AppError> {
     let wanted = Wanted {
         trade_no: trade_no.to_owned(),
         content: Content {
@@ -209,5 +220,5 @@ pub async fn ordered(app: &App, of: &ApplicationView, trade_no: &str) -> Payment
         },
     };
     let claim = claim(&of.application, trade_no, app.clock.now());
-    create(app, &of.merchant, &of.application, &wanted, &claim, &nobody()).await.expect("is made")
+    create(app, &of.merchant, &of.application, &wanted, &claim, actor).await
 }

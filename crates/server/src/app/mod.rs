@@ -8,17 +8,16 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use countersign_domain::ids::TenantNo;
-use countersign_domain::time::{RuleZone, UnixMillis};
+use countersign_domain::time::RuleZone;
 use countersign_store::AnyStore;
-use countersign_store::batch::{Batch, Guard, Write};
-use countersign_store::contract::AuditRow;
 use countersign_store::nodes::NodeId;
 
+pub use self::actor::Actor;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::vault::Vault;
 
+pub mod actor;
 pub mod audit_chain;
 pub mod audit_log;
 pub mod bell;
@@ -131,63 +130,5 @@ impl App {
         evidence::begin(self).await;
         restored::note(self).await;
         Ok(())
-    }
-}
-
-/// Who does something, for the audit log.
-#[derive(Clone, Debug)]
-pub struct Actor {
-    /// `token:tok_...`, `application:app_...` or `system`.
-    pub name: String,
-    /// Address it came from, or empty.
-    pub source: String,
-    /// The request's id.
-    pub request_id: String,
-    /// The operator token that the right rests on; none: it rests on none.
-    pub token_id: Option<String>,
-}
-
-impl Actor {
-    /// Countersign itself.
-    pub fn system() -> Self {
-        Self::named("system")
-    }
-
-    /// Somebody at this machine, of this name, who needs no token.
-    pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), source: String::new(), request_id: String::new(), token_id: None }
-    }
-
-    /// What this actor changes. Where it is asked for with a token, that may have been revoked since the call was let in: its body may come slowly,
-    /// and it may have waited for its turn. So the change rests on the token.
-    pub fn batch(&self, mut writes: Vec<Write>) -> Batch {
-        if let Some(token_id) = self.token_id.clone() {
-            writes.insert(0, Write::Guard(Guard::Token { token_id }));
-        }
-        Batch(writes)
-    }
-
-    /// An audit line of this actor. `before` and `after` are JSON texts without secrets, or empty.
-    pub fn did(
-        &self,
-        tenant: Option<TenantNo>,
-        at: UnixMillis,
-        action: &str,
-        subject: &str,
-        before: String,
-        after: String,
-    ) -> AuditRow {
-        AuditRow {
-            no: 0,
-            tenant,
-            at,
-            actor: self.name.clone(),
-            source: self.source.clone(),
-            action: action.to_owned(),
-            subject: subject.to_owned(),
-            before,
-            after,
-            request_id: self.request_id.clone(),
-        }
     }
 }

@@ -216,7 +216,7 @@ pub async fn revoke_token(
         let audit = actor.did(None, now, "token.revoke", token_id, describe(row.revoked_at), describe(Some(at)));
         let revocation = row.revoked_at.is_none().then(|| Write::RevokeToken { token_id: token_id.to_owned(), at });
         // A token that revokes itself is live if that is done: calls that hold on to it and take it away would wait for each other in a ring.
-        let is_own = revocation.is_some() && actor.token_id.as_deref() == Some(token_id);
+        let is_own = revocation.is_some() && actor.is_token(token_id);
         let mut writes: Vec<Write> = revocation.into_iter().chain([Write::RecordAudit(Box::new(audit))]).collect();
         writes.extend(kept(keep, &at));
         let batch = if is_own { Batch(writes) } else { actor.batch(writes) };

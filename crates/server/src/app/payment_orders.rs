@@ -86,6 +86,7 @@ pub async fn create(
     let _turn = app.turns.take_soon(TurnKey::TradeNo(owner.no.0, wanted.trade_no.clone())).await?;
     let arrived = app.clock.now();
     loop {
+        actor.may_still(app).await?;
         let name = OrderName::TradeNo(wanted.trade_no.clone());
         if let Some(there) = app.store.payment_order(owner.tenant, owner.no, name).await? {
             if let Some(differs) = first_difference(&there.order.content, &wanted.content) {
@@ -207,6 +208,7 @@ pub async fn close(
     let _turn = app.turns.take_soon(TurnKey::PaymentOrder(id.number())).await?;
     let arrived = app.clock.now();
     loop {
+        actor.may_still(app).await?;
         (before, _) = as_it_stands(app, before).await?;
         if before.order.status == PaymentStatus::Closed {
             return settle(app, claim).await;

@@ -59,6 +59,7 @@ pub async fn change(
     let mut hint = app.hints.head(sub.no);
     let mut not_before = UnixMillis(i64::MIN);
     loop {
+        actor.may_still(app).await?;
         let is_hint = hint.is_some();
         let head = match hint.take() {
             Some(head) => Some(head),

@@ -16,6 +16,7 @@ use hyper::http::request::Parts;
 use super::answer::{Failure, NonceFate};
 use super::timestamps::{from_before_crash, from_before_memory, in_own_time, in_time};
 use super::{Edge, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
+use crate::app::actor::Right;
 use crate::app::callers::{Ask, Authenticated, KnownApplication, Refused};
 use crate::app::error::AppError;
 use crate::app::{Actor, App, forgotten_nonces};
@@ -82,7 +83,7 @@ impl<T> Signed<'_, T> {
             name: name_of(&self.caller.application.client_id, &self.caller.merchant.merchant_id, acts_for),
             source: self.trace.source.map(|s| super::source::text(s).into_owned()).unwrap_or_default(),
             request_id: self.trace.request_id.clone(),
-            token_id: None,
+            right: Some(Right::Signature { application: self.caller.clone(), acts_for: self.acts_for.clone() }),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::Desk;
 use super::frame::Context;
 use super::problem::Problem;
 use crate::app::Actor;
+use crate::app::actor::Right;
 use crate::app::operators::{self, TokenDigest};
 use crate::merchant::{Budget, FailedAuthentications};
 
@@ -114,7 +115,7 @@ async fn caller(desk: &Desk, role: Role, headers: &HeaderMap, context: Option<Co
         name: format!("token:{}", token.token_id),
         source: context.source,
         request_id: context.request_id,
-        token_id: Some(token.token_id.clone()),
+        right: Some(Right::Token(token.token_id.clone())),
     };
     Ok(Caller { token_id: token.token_id, actor })
 }

@@ -71,7 +71,7 @@ pub(super) struct Trading {
 }
 
 pub(super) fn actor() -> Actor {
-    Actor { name: "token:tok_proof".to_owned(), source: String::new(), request_id: "proof".to_owned(), token_id: None }
+    Actor { name: "token:tok_proof".to_owned(), source: String::new(), request_id: "proof".to_owned(), right: None }
 }
 
 /// Whose orders are paid, and who makes them.

@@ -118,7 +118,7 @@ impl Loaded {
             name: "application:measure".into(),
             source: String::new(),
             request_id: "measure".into(),
-            token_id: None,
+            right: None,
         };
         change(&self.app, institution, &asked, &claim, &actor).await?;
         Ok(())

@@ -66,7 +66,7 @@ impl Nodes {
         let claim = ClaimKey { tenant: TenantNo(1), application: ApplicationNo(1), nonce, stamped_at: now };
         node.store.reserve(&claim).await.expect("answers");
         let asked = RuleChange { making, sub_merchant_id: "shop".to_owned(), ask };
-        let actor = Actor { name: "test".into(), source: String::new(), request_id: "test".into(), token_id: None };
+        let actor = Actor { name: "test".into(), source: String::new(), request_id: "test".into(), right: None };
         change(node, &self.bank, &asked, &claim, &actor).await
     }
 }

@@ -46,12 +46,7 @@ const LONG_MS: i64 = 30 * 24 * 3_600_000;
 const ONE_UNPAID_OF: usize = 4;
 
 fn actor() -> Actor {
-    Actor {
-        name: "token:tok_measure".to_owned(),
-        source: String::new(),
-        request_id: "measure".to_owned(),
-        token_id: None,
-    }
+    Actor { name: "token:tok_measure".to_owned(), source: String::new(), request_id: "measure".to_owned(), right: None }
 }
 
 #[derive(Debug)]

@@ -54,7 +54,7 @@ pub async fn made_in(
         name: format!("application:{client_id}"),
         source: String::new(),
         request_id: "req".to_owned(),
-        token_id: None,
+        right: None,
     };
     let row = create(&house.app, &owner, &by, &wanted, &claim, &actor).await.expect("it is made");
     row.order.prepay_id.to_string()

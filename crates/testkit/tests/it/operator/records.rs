@@ -26,12 +26,8 @@ pub async fn upgrade(house: &House, nonce: &str, effective_at: i64, due_at: Opti
     let claim = ClaimKey { tenant, application, nonce: nonce.to_owned(), stamped_at: now };
     house.app.store.reserve(&claim).await.expect("a nonce");
     let asked = RuleChange { making: Making::Upgrade, sub_merchant_id: "s".to_owned(), ask };
-    let actor = Actor {
-        name: "application:test".to_owned(),
-        source: String::new(),
-        request_id: nonce.to_owned(),
-        token_id: None,
-    };
+    let actor =
+        Actor { name: "application:test".to_owned(), source: String::new(), request_id: nonce.to_owned(), right: None };
     change(&house.app, &institution, &asked, &claim, &actor).await.expect("an upgrade");
 }
 

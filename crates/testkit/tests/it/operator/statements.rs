@@ -32,7 +32,7 @@ pub async fn rule(house: &House, institution: &str, sub: &str, (r, f): (&str, &s
         name: "application:app_1".to_owned(),
         source: String::new(),
         request_id: "req".to_owned(),
-        token_id: None,
+        right: None,
     };
     change(&house.app, &owner, &wanted, &claim, &actor).await.expect("it is made");
 }

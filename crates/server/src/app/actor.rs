@@ -1,0 +1,194 @@
+//! Who does something, and what their right to do it rests on.
+
+use std::sync::Arc;
+
+use countersign_domain::ids::TenantNo;
+use countersign_domain::time::UnixMillis;
+use countersign_store::Store as _;
+use countersign_store::batch::{Batch, Guard, Write};
+use countersign_store::contract::{AuditRow, MerchantRow};
+
+use super::App;
+use super::callers::KnownApplication;
+use super::error::AppError;
+
+/// Who does something, for the audit log.
+#[derive(Clone, Debug)]
+pub struct Actor {
+    /// `token:tok_...`, `application:app_...` or `system`.
+    pub name: String,
+    /// Address it came from, or empty.
+    pub source: String,
+    /// The request's id.
+    pub request_id: String,
+    /// What may be taken away while it is under way; none: it rests on nothing of the kind.
+    pub right: Option<Right>,
+}
+
+/// What the right to do something rests on. It was looked at when the call was let in; since then its body may have come slowly, and it may have waited
+/// for its turn.
+#[derive(Clone, Debug)]
+pub enum Right {
+    /// An operator token, by its id.
+    Token(String),
+    /// A signature.
+    Signature {
+        /// Whose, as it was when the signature was checked.
+        application: Arc<KnownApplication>,
+        /// The sub-account that it acts for.
+        acts_for: Option<MerchantRow>,
+    },
+}
+
+impl Actor {
+    /// Countersign itself.
+    pub fn system() -> Self {
+        Self::named("system")
+    }
+
+    /// Somebody of this name whose right rests on nothing.
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), source: String::new(), request_id: String::new(), right: None }
+    }
+
+    /// What this actor changes; it rests on their token.
+    pub fn batch(&self, mut writes: Vec<Write>) -> Batch {
+        if let Some(Right::Token(token_id)) = &self.right {
+            writes.insert(0, Write::Guard(Guard::Token { token_id: token_id.clone() }));
+        }
+        Batch(writes)
+    }
+
+    /// Whether this is the token itself.
+    pub fn is_token(&self, token_id: &str) -> bool {
+        matches!(&self.right, Some(Right::Token(own)) if own == token_id)
+    }
+
+    /// That a signed request may still be done, behind whatever it has waited for. Where its application has changed meanwhile it is to come again, and
+    /// is checked anew then: its secret may be gone, or somebody be disabled.
+    pub async fn may_still(&self, app: &App) -> Result<(), AppError> {
+        let Some(Right::Signature { application: was, acts_for }) = &self.right else { return Ok(()) };
+        let is = app.known_application(&was.application.client_id).await?;
+        let is_same = is.is_some_and(|is| is.application.revision == was.application.revision);
+        let acts_still = match acts_for {
+            Some(was) => app.store.merchant(&was.merchant_id).await?.is_some_and(|is| is.revision == was.revision),
+            None => true,
+        };
+        if is_same && acts_still { Ok(()) } else { Err(AppError::Busy) }
+    }
+
+    /// An audit line of this actor. `before` and `after` are JSON texts without secrets, or empty.
+    pub fn did(
+        &self,
+        tenant: Option<TenantNo>,
+        at: UnixMillis,
+        action: &str,
+        subject: &str,
+        before: String,
+        after: String,
+    ) -> AuditRow {
+        AuditRow {
+            no: 0,
+            tenant,
+            at,
+            actor: self.name.clone(),
+            source: self.source.clone(),
+            action: action.to_owned(),
+            subject: subject.to_owned(),
+            before,
+            after,
+            request_id: self.request_id.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_domain::conversion::Terms;
+    use countersign_domain::money::Amount;
+    use countersign_domain::rules::{Markup, RuleAsk};
+    use countersign_store::contract::{ApplicationView, Cursor, EndpointSettings};
+    use rust_decimal::Decimal;
+
+    use super::*;
+    use crate::app::conversion::{Conversion, convert};
+    use crate::app::fixtures::{Deployment, claim, nobody, ordered_by};
+    use crate::app::identity::{
+        ApplicationChange, MerchantChange, NewApplication, NewMerchant, Standing, create_application, create_merchant,
+        find_application, find_merchant, update_application, update_merchant,
+    };
+    use crate::app::payment_orders::{Named, close, currency};
+    use crate::app::rules::{Making, RuleChange, change};
+
+    /// An institution's application, and its sub-account.
+    async fn people(app: &App) -> (ApplicationView, MerchantRow) {
+        let bank = Standing::Institution { base_r: Decimal::ZERO, base_f: Amount::ZERO };
+        for (id, standing) in [("bank", bank), ("shop", Standing::SubAccountOf("bank".to_owned()))] {
+            let new = NewMerchant { merchant_id: Some(id.to_owned()), name: id.to_owned(), standing, user_id: None };
+            create_merchant(app, &new, &|_| None, &nobody()).await.expect("is made");
+        }
+        let desk = NewApplication {
+            merchant_id: "bank".to_owned(),
+            name: "desk".to_owned(),
+            callback_url: None,
+            endpoint: EndpointSettings::default(),
+        };
+        let made = create_application(app, &desk, &|_| None, &nobody()).await.expect("is made").application;
+        let of = find_application(app, &made.client_id).await.expect("is there");
+        (of, find_merchant(app, "shop").await.expect("is there"))
+    }
+
+    async fn who_signs(app: &App, of: &ApplicationView, acts_for: Option<&MerchantRow>) -> Actor {
+        let application = app.known_application(&of.application.client_id).await.expect("reads").expect("is there");
+        Actor { right: Some(Right::Signature { application, acts_for: acts_for.cloned() }), ..Actor::named("who") }
+    }
+
+    /// Makes an order, gives it up, makes a fee rule, and takes a quote that is not there. What is given back is of the four, in this order.
+    async fn each(app: &App, of: &ApplicationView, n: u8, actor: &Actor) -> [Result<(), AppError>; 4] {
+        let (now, trade_no) = (app.clock.now(), format!("T-{n}"));
+        let claim = |what: &str| claim(&of.application, &format!("{what}-{n}"), now);
+        let made = ordered_by(app, of, &trade_no, actor).await.map(|_| ());
+        let named = Named { prepay_id: None, trade_no: Some("T-0") };
+        let closed = close(app, &of.merchant, &named, &claim("close"), actor).await;
+        let markup = Markup::new(Decimal::ONE, Decimal::ZERO).expect("a markup");
+        let ask = RuleAsk { markup, effective_at: now, due_at: None };
+        let asked = RuleChange { making: Making::Upgrade, sub_merchant_id: "shop".to_owned(), ask };
+        let ruled = change(app, &of.merchant, &asked, &claim("rule"), actor).await.map(|_| ());
+        let [sell_currency, buy_currency] = ["GT", "USDT"].map(|code| currency("c", code).expect("a currency"));
+        let amount = Amount::from_decimal(Decimal::ONE).expect("an amount");
+        let quote_id = "PAY-0".to_owned();
+        let terms = Terms { quote_id, sell_currency, buy_currency, sell_amount: amount, buy_amount: amount };
+        let asked = Conversion { client_req_id: format!("r-{n}"), terms };
+        let converted = convert(app, &of.merchant, &asked, &claim("convert"), actor).await.map(|_| ());
+        [made, closed, ruled, converted]
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_has_waited_while_its_application_or_the_sub_account_it_acts_for_changed_is_not_done() {
+        for deployment in Deployment::on_each_store().await {
+            let app = deployment.open().await;
+            let (of, shop) = people(&app).await;
+            let was = who_signs(&app, &of, Some(&shop)).await;
+            let [made, closed, ruled, converted] = each(&app, &of, 0, &was).await;
+            assert!(made.is_ok() && closed.is_ok() && ruled.is_ok(), "{made:?} {closed:?} {ruled:?}");
+            assert!(matches!(converted, Err(AppError::Quote(_))), "{converted:?}");
+            let lines = async || app.store.audit(Cursor { after: None, limit: 99 }).await.expect("reads").len();
+            let turned_off = MerchantChange { enabled: Some(false), ..MerchantChange::default() };
+            update_merchant(&app, "shop", &turned_off, &|_| None, &nobody()).await.expect("is changed");
+            let after = lines().await;
+            for refused in each(&app, &of, 1, &was).await {
+                assert!(matches!(refused, Err(AppError::Busy)), "{refused:?}");
+            }
+            let was = who_signs(&app, &of, None).await;
+            was.may_still(&app).await.expect("acts for itself");
+            let turned_off = ApplicationChange { enabled: Some(false), ..ApplicationChange::default() };
+            let client_id = &of.application.client_id;
+            update_application(&app, client_id, &turned_off, &|_| None, &nobody()).await.expect("is changed");
+            for refused in each(&app, &of, 2, &was).await {
+                assert!(matches!(refused, Err(AppError::Busy)), "{refused:?}");
+            }
+            assert_eq!(lines().await, after + 1, "nothing is done but the change");
+            Deployment::close(&app);
+        }
+    }
+}
