@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
@@ -13,6 +13,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use countersign_store::SqliteStore;
 use countersign_store::contract::StoreError;
 use countersign_store::moving::{self, Move, MoveError, Progress, Report};
+use countersign_store::sqlite::MoveMark;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -89,18 +90,29 @@ pub fn run(args: &MoveArgs, environment: &BTreeMap<String, String>) -> anyhow::R
     let mut display = Display::new();
     let moved = super::small_runtime()?.block_on(moving::run(order, |progress| display.show(progress)));
     display.end();
-    let report = moved.map_err(|error| {
-        // Nothing is lost, and nothing has to be undone.
-        let goes_on = matches!(error, MoveError::Store(StoreError::Unavailable(_)));
-        let said = anyhow::Error::from(error);
-        said.context(if goes_on {
-            "not moved; when that is mended, run the same command again: it goes on where it was"
-        } else {
-            "not moved"
-        })
-    })?;
+    let report = moved.map_err(|error| not_moved(error, &data.database()))?;
     super::say(&if args.json { as_json(&report) } else { in_words(&report, &data) })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a move says that did not come to its end. Nothing is lost, and nothing has to be undone.
+fn not_moved(error: MoveError, file: &Path) -> anyhow::Error {
+    // Only what a database could not leaves it open; whatever else is said, the one that was to be filled is not complete.
+    let ends = match (&error, SqliteStore::move_mark(file)) {
+        (MoveError::Store(_), Ok(Some(MoveMark::Ending(place)))) => Some(place),
+        _ => None,
+    };
+    let then = match (ends, &error) {
+        (Some(place), _) => format!(
+            "whether it was moved to {place} is not known: that database may be complete; when what is said here is mended, run the move to it again, \
+             which settles it"
+        ),
+        (None, MoveError::Store(StoreError::Unavailable(_))) => {
+            "not moved; when that is mended, run the same command again: it goes on where it was".to_owned()
+        }
+        (None, _) => "not moved".to_owned(),
+    };
+    anyhow::Error::from(error).context(then)
 }
 
 /// Refuses a folder without a deployment, and a key that does not open its secrets: nodes on the new database will need it.

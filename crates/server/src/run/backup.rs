@@ -190,6 +190,10 @@ fn refuse_moved(config: &Config) -> anyhow::Result<()> {
             "a move of {folder} to {place} was begun and is not finished: finish it and back up what it was moved to, or end it \
              by serving the folder with --serve-moved"
         ),
+        Some(MoveMark::Ending(place)) => bail!(
+            "a move of {folder} to {place} was cut off at its end: that database may be complete, and served. Run the same `countersign move` again, \
+             which settles it, and back up what it was moved to; only where that database is gone for good, serve the folder with --serve-moved"
+        ),
     }
 }
 

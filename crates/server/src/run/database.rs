@@ -100,6 +100,10 @@ pub fn moved_away(data: &DataDir) -> anyhow::Result<Option<String>> {
             "a move of {folder} to {place} was begun and is not finished: run the same `countersign move` again, \
              or end it and serve the folder with --serve-moved"
         ),
+        MoveMark::Ending(place) => format!(
+            "a move of {folder} to {place} was cut off at its end: that database may be complete, and served. Run the same `countersign move` again, \
+             which settles it; only where that database is gone for good, serve the folder with --serve-moved"
+        ),
     }))
 }
 

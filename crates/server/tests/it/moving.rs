@@ -226,6 +226,35 @@ fn while_a_move_is_not_finished_neither_side_is_served_and_it_can_be_ended() {
     assert!(sentence.contains("another deployment"), "{sentence}");
 }
 
+#[test]
+fn a_move_that_was_cut_off_at_its_end_may_be_served_and_is_settled_when_it_is_run_again() {
+    let (place, target) = (Place::fresh(), Target::new());
+    deployment(&place);
+    let url = target.url();
+    place.ends(&["migrate", "--data", "x", "--database-url", &url], 0);
+    target.runtime.block_on(target.database.refuse_unless("move_record", "completed_at IS NULL"));
+    let (_, stderr) = place.ends(&["move", "--from", "data", "--to", &url], 1);
+    let unknown = "is not known: that database may be complete";
+    assert!(stderr.contains(unknown) && !stderr.contains("not moved"), "{stderr}");
+
+    // Nobody is sent to the folder while the database may be served.
+    for words in [&SERVE[..], &["backup", "copy", "--data", "data"]] {
+        let sentence = refused(&place, words);
+        assert!(sentence.contains("was cut off at its end: that database may be complete, and served"), "{sentence}");
+        assert!(sentence.contains("only where that database is gone for good"), "{sentence}");
+    }
+    let (doctor, _) = place.ends(&["doctor", "--data", "data"], 1);
+    assert!(doctor.contains("may be complete, and served"), "{doctor}");
+    // Another place is refused with the reason, and is not what may have been moved to.
+    let other = Target::new();
+    let sentence = refused(&place, &["move", "--from", "data", "--to", &other.url()]);
+    assert!(sentence.contains("not moved: ") && sentence.contains("may be complete and served"), "{sentence}");
+
+    target.runtime.block_on(target.database.refuse_no_more("move_record"));
+    place.ends(&["move", "--from", "data", "--to", &url], 0);
+    assert!(refused(&place, &SERVE).contains("was moved to"));
+}
+
 /// `serve` of a database, with its log in a file.
 fn serve_database(place: &Place, data: &str, url: &str, log: &str) -> Serving {
     let words = ["serve", "--data", data, "--database-url", url, "--listen", "127.0.0.1:0", "--operator-listen"];

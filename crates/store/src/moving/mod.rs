@@ -188,16 +188,14 @@ async fn begin(source: &mut Source, target: &mut Target, id: String, now: UnixMi
     match (record, mark) {
         (Some(Record { move_id, is_complete }), mark) if Some(&move_id) == own.as_ref() => match (is_complete, mark) {
             (true, Some(MoveMark::Done(_))) => Ok(Left::Nothing),
-            (true, Some(MoveMark::Begun(_)) | None) => Ok(Left::MarkSource),
+            (true, Some(MoveMark::Begun(_) | MoveMark::Ending(_)) | None) => Ok(Left::MarkSource),
             // Where the source says that it was done, a failover has lost the end of it. The source was not served since.
             (false, _) => Ok(Left::Copy),
         },
         (Some(other), _) => Err(MoveError::Refused(filled(&place, &other))),
         (None, Some(MoveMark::Done(place))) => Err(MoveError::MovedAlready(place)),
-        (None, Some(MoveMark::Begun(_)) | None) => {
-            if let Some(other) = source.ending()?.filter(|other| *other != place) {
-                return Err(MoveError::Refused(may_be_complete(&other)));
-            }
+        (None, Some(MoveMark::Ending(other))) if other != place => Err(MoveError::Refused(may_be_complete(&other))),
+        (None, Some(MoveMark::Begun(_) | MoveMark::Ending(_)) | None) => {
             // Another name than that of a move to another database, which can never be completed now.
             source.begin(&id, &place)?;
             target.begin(&id, now).await?;

@@ -34,6 +34,8 @@ const PORTIONS_AHEAD: usize = 2;
 pub enum MoveMark {
     /// A move was begun, to there, and is not finished.
     Begun(String),
+    /// A move to there was cut off at its end: the copy may be complete, and served.
+    Ending(String),
     /// The deployment lives there now.
     Done(String),
 }
@@ -77,6 +79,9 @@ fn mark_in(conn: &Connection) -> Result<Option<MoveMark>, StoreError> {
     if let Some(place) = setting(conn, MOVED_TO)? {
         return Ok(Some(MoveMark::Done(place)));
     }
+    if let Some(place) = setting(conn, MOVE_ENDS)? {
+        return Ok(Some(MoveMark::Ending(place)));
+    }
     Ok(setting(conn, MOVING_TO)?.map(MoveMark::Begun))
 }
 
@@ -112,11 +117,6 @@ impl Source {
     /// Notes, durably, that a move of this name begins.
     pub(crate) fn begin(&mut self, id: &str, place: &str) -> Result<(), StoreError> {
         self.put(&[(MOVE_ID, id), (MOVING_TO, place)])
-    }
-
-    /// Where a move was about to be finished to, and may have been.
-    pub(crate) fn ending(&self) -> Result<Option<String>, StoreError> {
-        setting(&self.conn, MOVE_ENDS)
     }
 
     /// Notes, durably, that the copy is about to be complete.

@@ -347,6 +347,8 @@ async fn a_move_that_died_before_it_marked_the_file_marks_it_when_run_again() {
         .expect("goes");
     let target = on_target(&database).await;
     commit(&target, vec![audit("the database is served already")]).await;
+    let ends = SqliteStore::move_mark(&file).expect("reads");
+    assert!(matches!(ends, Some(MoveMark::Ending(_))), "somebody may serve the copy: {ends:?}");
     let other = Database::new().await;
     let said = refusal(&fresh, &other).await;
     assert!(said.contains("may be complete and served") && said.contains("--serve-moved"), "{said}");

@@ -222,7 +222,7 @@ impl Work {
         match mark {
             // That one came to its end, but for the folder.
             MoveMark::Done(_) => Ok(false),
-            MoveMark::Begun(place) => {
+            MoveMark::Begun(place) | MoveMark::Ending(place) => {
                 let of =
                     earlier.map_or_else(|| "another backup".to_owned(), |of| format!("the backup of {}", of.taken_at));
                 bail!(
@@ -257,15 +257,21 @@ impl Work {
                     "the copy differs in table {table}: {what}; nobody can serve it: restore into another, empty database"
                 )
             }
-            MoveError::Store(error @ StoreError::Unfit(_)) => self.unless_damaged(error.into()).context("not restored"),
             MoveError::Store(error) => {
-                let goes_on = matches!((&error, mark), (StoreError::Unavailable(_), Ok(Some(_))));
-                let then = if goes_on {
-                    "not restored; when that is mended, run the same command again: it goes on where it was"
-                } else {
-                    "not restored"
+                let then = match (&error, mark) {
+                    (_, Ok(Some(MoveMark::Ending(_)))) => {
+                        "whether it was restored is not known: the database may be complete; when that is mended, run the same command again, which settles it"
+                    }
+                    (StoreError::Unavailable(_), Ok(Some(_))) => {
+                        "not restored; when that is mended, run the same command again: it goes on where it was"
+                    }
+                    _ => "not restored",
                 };
-                anyhow!(cause(&error)).context(then)
+                match error {
+                    error @ StoreError::Unfit(_) => self.unless_damaged(error.into()),
+                    error => anyhow!(cause(&error)),
+                }
+                .context(then)
             }
         }
     }

@@ -1,5 +1,7 @@
 //! A restore into PostgreSQL that was cut off before anything was in the database.
 
+use countersign_store::PostgresStore;
+
 use super::*;
 
 /// The first half of a backup.
@@ -68,6 +70,20 @@ async fn a_copy_that_is_damaged_behind_the_mark_of_its_move_is_named_too() {
     assert!(work.folder.exists(), "it is not this command's to remove");
     std::fs::remove_dir_all(&work.folder).expect("as told");
     restore(&place.elsewhere("restored", Some(other.url())), &file).await.expect("an empty database takes it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restore_that_was_cut_off_at_its_end_may_be_complete_and_is_settled_when_it_is_run_again() {
+    let (place, database) = (Place::new().await, Fresh::new().await);
+    let (file, trailer) = place.backup("backup").await;
+    let config = place.elsewhere("restored", Some(database.url()));
+    let options = postgres_options(&config, &database.url()).expect("it can be reached");
+    PostgresStore::migrate(&options).await.expect("it is made");
+    database.refuse_unless("move_record", "completed_at IS NULL").await;
+    let said = refused(restore(&config, &file)).await;
+    assert!(said.starts_with("whether it was restored is not known: the database may be complete"), "{said}");
+    database.refuse_no_more("move_record").await;
+    assert_eq!(restore(&config, &file).await.expect("it goes on").trailer, trailer);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
