@@ -340,6 +340,7 @@ fn ask_until_the_end(direct: &Direct<'_>, kept: &[KeptHead]) -> anyhow::Result<S
         let verdict: Verdict = serde_json::from_str(&answer).context("the answer cannot be read")?;
         progress.show(verdict.lines);
         match verdict.next {
+            .reads()
             Some(next) => after = Some(next),
             None => return Ok(answer),
         }

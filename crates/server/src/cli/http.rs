@@ -44,8 +44,8 @@ fn unanswered(base: &str) -> anyhow::Error {
 }
 
 /// What is said where no answer came: of a change that may have been done all the same, that too, and what to do then.
-pub fn lost(error: anyhow::Error, method: &Method, said: &str, then: &str) -> anyhow::Error {
-    let is_not_done = *method == Method::GET || error.is::<Unreached>() || error.is::<Usage>();
+pub fn lost(error: anyhow::Error, writes: bool, said: &str, then: &str) -> anyhow::Error {
+    let is_not_done = !writes || error.is::<Unreached>() || error.is::<Usage>();
     let said = said.to_owned();
     error.context(if is_not_done { said } else { format!("{said}, and it may have been done: {then}") })
 }
@@ -59,6 +59,18 @@ pub struct Answer {
     pub body: String,
     /// The id that Countersign gave the request, whatever its headers begin with; none: somebody else answered.
     pub request_id: Option<String>,
+}
+
+impl Answer {
+    /// Whether the server failed within, or somebody on the way gave up on it: a change may have been done. Our own 503 says that it was not.
+    pub fn leaves_open(&self) -> bool {
+        self.status.is_server_error() && (self.status != StatusCode::SERVICE_UNAVAILABLE || self.request_id.is_none())
+    }
+}
+
+/// What is said of a change that was answered and may have been done all the same, and what to do then.
+pub fn unsure(said: &anyhow::Error, then: &str) -> anyhow::Error {
+    anyhow!("{said} (it may have been done: {then})")
 }
 
 /// The end of the name of the header with a request's id: what it begins with is a setting.
@@ -336,12 +348,12 @@ mod tests {
 
     #[test]
     fn a_change_whose_answer_was_lost_may_have_been_done_and_whoever_asked_is_told() {
-        let said = |error: anyhow::Error, method| lost(error, &method, "it did not answer", "look").to_string();
+        let said = |error: anyhow::Error, writes| lost(error, writes, "it did not answer", "look").to_string();
         let broke_off = || anyhow!("h broke off");
-        assert_eq!(said(broke_off(), Method::POST), "it did not answer, and it may have been done: look");
-        assert_eq!(said(broke_off(), Method::GET), "it did not answer");
+        assert_eq!(said(broke_off(), true), "it did not answer, and it may have been done: look");
+        assert_eq!(said(broke_off(), false), "it did not answer");
         let unreached = anyhow!("refused").context(Unreached("h cannot be reached".to_owned()));
-        assert_eq!(said(unreached, Method::POST), "it did not answer");
-        assert_eq!(said(anyhow!(Usage("no address".to_owned())), Method::POST), "it did not answer");
+        assert_eq!(said(unreached, true), "it did not answer");
+        assert_eq!(said(anyhow!(Usage("no address".to_owned())), true), "it did not answer");
     }
 }

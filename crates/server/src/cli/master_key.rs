@@ -61,9 +61,11 @@ impl MasterKey {
     fn rewrap(&self, direct: &Direct<'_>) -> anyhow::Result<()> {
         let mut total = 0;
         let mut unreadable = std::collections::BTreeSet::new();
+        let call = Call { goes_on: true, ..Call::new(Method::POST, "/master-key/rewrap") };
         let last = loop {
-            let answer = direct.send(&Call { goes_on: true, ..Call::new(Method::POST, "/master-key/rewrap") })?;
-            let done: Outcome = serde_json::from_str(accepted(&answer)?).context("the answer cannot be read")?;
+            let answer = direct.send(&call)?;
+            let body = accepted(&answer).map_err(|said| call.unsure(&answer, said))?;
+            let done: Outcome = serde_json::from_str(body).context("the answer cannot be read")?;
             total += done.rewrapped;
             unreadable.extend(done.unreadable.iter().cloned());
             if done.done {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, Subcommand};
-use hyper::{Method, StatusCode};
+use hyper::Method;
 use serde::Deserialize;
 
 use super::http::{self, Answer, Arriving, Ask};
@@ -84,12 +84,20 @@ pub struct Call {
     pub key: Option<String>,
     /// Whether doing it again goes on where it was.
     pub goes_on: bool,
+    /// Whether it changes anything. All do but GET, unless told otherwise.
+    pub writes: bool,
 }
 
 impl Call {
     /// A call without query, body and columns.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), query: Vec::new(), body: Vec::new(), columns: &[], key: None, goes_on: false }
+        let (path, writes) = (path.into(), method != Method::GET);
+        Self { method, path, query: Vec::new(), body: Vec::new(), columns: &[], key: None, goes_on: false, writes }
+    }
+
+    /// One that changes nothing, whatever its method.
+    pub fn reads(self) -> Self {
+        Self { writes: false, ..self }
     }
 
     /// A list.
@@ -130,11 +138,8 @@ impl Call {
     }
 
     /// What an answer says of a change that failed within, or that a proxy gave up on.
-    fn unsure(&self, answer: &Answer, said: anyhow::Error) -> anyhow::Error {
-        let may_be_done = self.method != Method::GET
-            && answer.status.is_server_error()
-            && (answer.status != StatusCode::SERVICE_UNAVAILABLE || answer.request_id.is_none());
-        if may_be_done { anyhow!("{said} (it may have been done: {})", self.then()) } else { said }
+    pub fn unsure(&self, answer: &Answer, said: anyhow::Error) -> anyhow::Error {
+        if self.writes && answer.leaves_open() { http::unsure(&said, &self.then()) } else { said }
     }
 
     /// The body's bytes. Numbers stay digit for digit as they were typed.
@@ -320,7 +325,7 @@ impl<'a> Direct<'a> {
 /// Sends a call with its bearer token.
 pub async fn send(base: &str, token: &str, call: &Call) -> anyhow::Result<Answer> {
     let answer = http::exchange(base, &ask(token, call, None)?).await;
-    answer.map_err(|error| http::lost(error, &call.method, "the operator API did not answer", &call.then()))
+    answer.map_err(|error| http::lost(error, call.writes, "the operator API did not answer", &call.then()))
 }
 
 /// Refused where an id in the path is empty, as that of a variable that is not set: it would be another path.
@@ -395,6 +400,8 @@ fn somebody_else(answer: &Answer) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
+    use hyper::StatusCode;
+
     use super::*;
 
     fn answer(status: u16, body: &str) -> Answer {

@@ -290,7 +290,7 @@ impl IntoCall for Event {
                 http_status,
                 rate_per_s,
                 preview,
-            } => Call::new(Method::POST, "/events/redeliver")
+            } => Call { writes: !preview, ..Call::new(Method::POST, "/events/redeliver") }
                 .text("client_id", client_id.as_deref())
                 .raw("all_applications", all_applications.then(|| "true".to_owned()))
                 .text("after", after.as_deref())

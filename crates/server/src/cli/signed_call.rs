@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{bail, ensure};
 use clap::Args;
+use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::Endpoint;
 use countersign_protocol::headers::{Header, HeaderNames};
 use countersign_protocol::query::encode;
@@ -92,6 +93,9 @@ fn is_for_anybody(path: &str) -> bool {
     Endpoint::ALL.iter().any(|endpoint| endpoint.path() == path && !endpoint.is_signed())
 }
 
+/// What to do where a change may have been done.
+const THEN: &str = "look before you do it again";
+
 #[derive(Deserialize)]
 struct EnvelopeHead {
     status: String,
@@ -134,26 +138,41 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
         None => Ask { method, path, headers: Vec::new(), body: (!body.is_empty()).then_some(body) },
     };
     let answer = super::small_runtime()?.block_on(http::exchange(&args.url, &ask));
-    let then = "look before you do it again";
-    let answer = answer.map_err(|error| http::lost(error, &ask.method, "the merchant API did not answer", then))?;
+    let writes = may_change(&ask.method, &args.path);
+    let answer = answer.map_err(|error| http::lost(error, writes, "the merchant API did not answer", THEN))?;
     let named = answer.request_id.as_ref().map_or_else(String::new, |id| format!(", request {id}"));
     super::say(&format!("HTTP {}{named}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)))?;
-    success(&answer)?;
+    success(&answer, writes)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses what is no envelope that says SUCCESS.
-fn success(answer: &Answer) -> anyhow::Result<()> {
-    match serde_json::from_str::<EnvelopeHead>(&answer.body) {
-        Ok(head) if answer.status.is_success() && head.status == "SUCCESS" => Ok(()),
-        Ok(head) => {
+/// Whether such a call may change something. What is no operation of ours may.
+fn may_change(method: &Method, path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or(path);
+    let is_it = |endpoint: &&Endpoint| endpoint.path() == path && endpoint.method() == method.as_str();
+    *method != Method::GET && Endpoint::ALL.iter().find(is_it).is_none_or(|endpoint| endpoint.changes())
+}
+
+/// Refuses what is no envelope that says SUCCESS. Of a change that may have been done all the same it says so.
+fn success(answer: &Answer, writes: bool) -> anyhow::Result<()> {
+    let head = serde_json::from_str::<EnvelopeHead>(&answer.body).ok();
+    // Of a request that came twice the second is told that its nonce was used: the first may have been done.
+    let came_twice = |head: &EnvelopeHead| head.code == Code::NonceReused.code();
+    let is_open = writes && (answer.leaves_open() || head.as_ref().is_none_or(came_twice));
+    refuse_failure(answer, head).map_err(|said| if is_open { http::unsure(&said, THEN) } else { said })
+}
+
+fn refuse_failure(answer: &Answer, head: Option<EnvelopeHead>) -> anyhow::Result<()> {
+    match head {
+        Some(head) if answer.status.is_success() && head.status == "SUCCESS" => Ok(()),
+        Some(head) => {
             let hint = answer.request_id.as_ref();
             let hint = hint.map(|id| format!("; its operator learns more with `countersign explain {id}`"));
             let status = answer.status.as_u16();
             bail!("the call was answered with {status} {} {}{}", head.code, head.label, hint.unwrap_or_default())
         }
         // Perhaps none of ours has answered, which knows no request of that name.
-        Err(_) => bail!("the answer is no envelope: is this the merchant API?"),
+        None => bail!("the answer is no envelope: is this the merchant API?"),
     }
 }
 
@@ -180,7 +199,8 @@ mod tests {
     fn only_an_envelope_that_says_success_is_one() {
         let said = |status: u16, body: &str| {
             let status = StatusCode::from_u16(status).expect("a status");
-            success(&Answer { status, body: body.to_owned(), request_id: None }).err().map(|error| error.to_string())
+            let answer = Answer { status, body: body.to_owned(), request_id: None };
+            success(&answer, false).err().map(|error| error.to_string())
         };
         let envelope =
             |status: &str| format!(r#"{{"status":"{status}","code":"C","label":"L","errorMessage":"","data":null}}"#);
@@ -189,5 +209,39 @@ mod tests {
         assert!(said(200, &envelope("FAIL")).is_some());
         assert!(said(500, &envelope("SUCCESS")).is_some());
         assert_eq!(said(200, "ok").as_deref(), Some("the answer is no envelope: is this the merchant API?"));
+    }
+
+    #[test]
+    fn a_change_that_was_answered_and_may_have_been_done_is_told_so_and_none_else() {
+        let id = "0123456789abcdef0123456789ab";
+        let envelope =
+            |code: &str| format!(r#"{{"status":"FAIL","code":"{code}","label":"L","errorMessage":"","data":null}}"#);
+        for (status, request_id, body, is_open) in [
+            (504, None, "<html>".to_owned(), true),
+            (404, None, "<html>".to_owned(), true),
+            (200, None, "ok".to_owned(), true),
+            (500, Some(id), envelope("500000"), true),
+            (503, None, envelope("503000"), true),
+            (503, Some(id), envelope("503000"), false),
+            (401, Some(id), envelope("400021"), true),
+            (400, Some(id), envelope("400201"), false),
+        ] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            let answer = Answer { status, body, request_id: request_id.map(str::to_owned) };
+            let said = success(&answer, true).expect_err("it is refused").to_string();
+            let end = " (it may have been done: look before you do it again)";
+            assert_eq!(said.ends_with(end), is_open, "{said}");
+            let read = success(&answer, false).expect_err("it is refused").to_string();
+            assert_eq!(read, said.trim_end_matches(end), "what only reads is never done");
+        }
+        for (method, path, wanted) in [
+            (Method::POST, "/v1/pay/order?x=1", true),
+            (Method::POST, "/rate/commission_rule", true),
+            (Method::POST, "/rate/commission_rule/list", false),
+            (Method::POST, "/else", true),
+            (Method::GET, "/else", false),
+        ] {
+            assert_eq!(may_change(&method, path), wanted, "{method} {path}");
+        }
     }
 }

@@ -132,3 +132,48 @@ fn a_key_is_for_changes_and_has_the_form_of_one() {
     let (_, stderr, code) = told(&away.output().expect("runs"));
     assert!(code == Some(1) && !stderr.contains("may have been done"), "{stderr}");
 }
+
+#[test]
+fn what_only_reads_was_not_done_and_a_rewrap_without_an_answer_is_run_again() {
+    let desk = Desk::open();
+    desk.made("merchant create --name m --merchant-id m");
+    let made = desk.made("application create m --name till");
+    let preview = format!("event redeliver-many --client-id {} --preview", made["client_id"].as_str().expect("a text"));
+    for between in [Between::Loses, Between::GivesUp] {
+        for words in ["audit verify", &preview] {
+            let (_, stderr, code) = through(&desk, between, words);
+            assert!(code == Some(1) && !stderr.contains("may have been done"), "{words}: {stderr}");
+        }
+        let (_, stderr, code) = through(&desk, between, "master-key rewrap");
+        let wanted = "it may have been done: run it again, it goes on where it was";
+        assert!(code == Some(1) && stderr.contains(wanted), "{stderr}");
+    }
+}
+
+#[test]
+fn a_signed_call_that_may_have_been_done_says_so_whoever_has_answered() {
+    let desk = Desk::open();
+    desk.made("merchant create --name m --merchant-id m");
+    let made = desk.made("application create m --name till");
+    let text = |name: &str| made[name].as_str().expect("a text");
+    let order = |number: usize| {
+        format!(
+            r#"{{"merchantTradeNo":"T-{number}","currency":"USDT","orderAmount":"1","env":{{"terminalType":"WEB"}},"goods":{{"goodsName":"tea"}}}}"#
+        )
+    };
+    for (number, between, said) in [
+        (1, Between::Loses, "the merchant API did not answer, and it may have been done: look before you do it again"),
+        (2, Between::GivesUp, "this the merchant API? (it may have been done: look before you do it again)"),
+        (3, Between::Doubles, "401 400021 NONCE_REUSED"),
+    ] {
+        std::fs::write(desk.place.path("order.json"), order(number)).expect("is written");
+        let url = proxy(desk.serving.listen.clone(), between);
+        let mut call = desk.command(&format!("call POST /v1/pay/order --body order.json --url {url}"));
+        call.env("COUNTERSIGN_CLIENT_ID", text("client_id")).env("COUNTERSIGN_SECRET", text("payment_api_secret"));
+        let (_, stderr, code) = told(&call.output().expect("runs"));
+        assert!(code == Some(1) && stderr.contains(said), "{stderr}");
+        assert!(stderr.contains("it may have been done: look before you do it again"), "{stderr}");
+        let orders = desk.made("payment-order list");
+        assert_eq!(orders["items"].as_array().map(Vec::len), Some(number), "it was done");
+    }
+}
