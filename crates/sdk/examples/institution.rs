@@ -4,13 +4,17 @@
 //! COUNTERSIGN_CLIENT_ID=app_... COUNTERSIGN_SECRET=... \
 //!   cargo run -p countersign-sdk --example institution -- http://127.0.0.1:8080 MERCHANT_ID SUB_MERCHANT_ID 0.3 "2026-01-02 00:00:00"
 //! ```
+//!
+//! It ends with 1 also where it is not known whether the rule was made.
+
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use countersign_sdk::protocol::endpoint::{rule_list, rule_query, rule_upgrade};
 use countersign_sdk::{Client, Decimal, Error};
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> anyhow::Result<ExitCode> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [base_url, merchant_id, sub_merchant_id, r_markup, effective_date] = args.as_slice() else {
         anyhow::bail!("arguments: BASE_URL MERCHANT_ID SUB_MERCHANT_ID R_MARKUP EFFECTIVE_DATE");
@@ -26,7 +30,12 @@ async fn main() -> anyhow::Result<()> {
         effective_date: effective_date.clone(),
         due_date: None,
     };
-    match client.rule_upgrade(&ask).await {
+    run(&client, &ask).await
+}
+
+pub(crate) async fn run(client: &Client, ask: &rule_upgrade::Request) -> anyhow::Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    match client.rule_upgrade(ask).await {
         Ok(rule) => println!(
             "version {} of {} is {}: {} % and {} USDT from {}",
             rule.version_no,
@@ -40,6 +49,7 @@ async fn main() -> anyhow::Result<()> {
         // second copy (NONCE_REUSED): look before asking again, or there are two versions.
         Err(error) if error.may_have_been_done() => {
             eprintln!("not known whether the rule was made: {error}; see below");
+            code = ExitCode::FAILURE;
         }
         Err(Error::Refused { label, message, request_id, .. }) => {
             anyhow::bail!("refused with {label}: {message} (request {})", request_id.unwrap_or_default())
@@ -47,8 +57,9 @@ async fn main() -> anyhow::Result<()> {
         Err(error) => return Err(error.into()),
     }
 
-    let now =
-        client.rule_query(&rule_query::Request { sub_merchant_id: sub_merchant_id.clone(), query_time: None }).await?;
+    let now = client
+        .rule_query(&rule_query::Request { sub_merchant_id: ask.sub_merchant_id.clone(), query_time: None })
+        .await?;
     println!("in force now: {}", json(&now)?);
 
     let mut ask = rule_list::Request { page_size: rule_list::PAGE_SIZE_MAX, ..rule_list::Request::default() };
@@ -58,7 +69,7 @@ async fn main() -> anyhow::Result<()> {
             println!("{}", json(record)?);
         }
         if page.current >= page.pages {
-            return Ok(());
+            return Ok(code);
         }
         ask.page_num += 1;
     }

@@ -51,7 +51,16 @@ async fn main() -> anyhow::Result<ExitCode> {
         // PROCESS: the payer has paid, and it is not confirmed yet. It cannot be closed, and nothing is handed out before it is paid.
         _ => println!("{status}: not decided yet. Ask again later, with {trade_no} as the fourth argument"),
     }
-    Ok(if status == PaymentOrderStatus::Paid { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(ExitCode::from(exit_code(&status)))
+}
+
+/// Only what is final is said as such: whoever is told that an order is not paid charges the payer again.
+pub(crate) fn exit_code(status: &PaymentOrderStatus) -> u8 {
+    match status {
+        PaymentOrderStatus::Paid => 0,
+        PaymentOrderStatus::Expired | PaymentOrderStatus::Closed => 2,
+        _ => 1,
+    }
 }
 
 /// A number that no other order of the merchant has: 128 random bits. A real till takes the id of its own record of the sale, which it

@@ -4,6 +4,7 @@ mod callback;
 mod client;
 mod clock;
 mod event_data;
+mod institution;
 mod pull;
 mod receiver;
 mod refusals;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use countersign_sdk::PaymentOrderStatus;
 use countersign_sdk::protocol::code::Code;
 use countersign_sdk::protocol::endpoint::{order_close, order_native, order_query};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::stub::{Canned, Seen, Stub, failure, success};
 #[path = "../../examples/till.rs"]
 mod example;
 
-use example::{Patience, Till};
+use example::{Patience, Till, exit_code};
 
 /// So many looks, without a pause.
 fn till(stub: &Stub, looks_max: u32) -> Till {
@@ -138,5 +139,14 @@ fn no_two_numbers_are_the_same_and_each_is_one_that_the_service_takes() {
     for number in numbers {
         assert!((1..=100).contains(&number.len()), "{number}");
         assert!(number.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'), "{number}");
+    }
+}
+
+#[test]
+fn a_till_ends_with_not_paid_only_where_that_is_final() {
+    for (word, code) in
+        [("PAID", 0), ("EXPIRED", 2), ("CLOSED", 2), ("PROCESS", 1), ("PENDING", 1), ("A_NEWER_WORD", 1)]
+    {
+        assert_eq!(exit_code(&PaymentOrderStatus::from(word)), code, "{word}");
     }
 }
