@@ -18,15 +18,17 @@ use super::input::Input;
 use super::numbers::counted;
 use super::operator::{Call, Direct, OperatorArgs, PageArgs, accepted, table};
 use super::settings::DataArgs;
+use super::out::shown;
 use super::tables::one_by_one;
-use crate::app::audit_chain::{self, KeptHead, VerifiedFault};
+use crate::app::audit_chain::{self, Begun, KeptHead, VerifiedFault};
 use crate::app::error::AppError;
 use crate::chance::hex;
 use crate::config::Config;
 use crate::datadir::DataRefused;
 use crate::operator::audit_chain::AuditLink;
 use crate::run::deployment_settings::Settings;
-use crate::run::{Machine, chain, deployment_settings};
+use crate::run::chain::{self, BegunHere};
+use crate::run::{Machine, deployment_settings};
 
 const COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "request_id"];
 /// The most that kept heads are read of: those of millions of merchants fit.
@@ -224,14 +226,18 @@ impl Audit {
     /// Begins the chain, and says what it vouches for.
     fn begin(&self, args: &BeginArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
         let config = args.data.load(environment)?;
-        let begun = super::small_runtime()?.block_on(chain::begin(&config, args.accept))?;
+        let BegunHere { begun, unfinished } = super::small_runtime()?.block_on(chain::begin(&config, args.accept))?;
+        self.say_begun(&begun)?;
+        shown(unfinished, "the chain is begun, as is said above")
+    }
+
+    fn say_begun(&self, begun: &Begun) -> anyhow::Result<()> {
         let (lines, key) = (begun.unlinked, hex(&begun.key.fingerprint()));
         if self.operator.json {
             let said = serde_json::json!({
                 "lines_before_chain": lines, "lines_of_another_chain": begun.linked, "faults": begun.faults, "chain_key": key
             });
-            super::say(&format!("{said}\n"))?;
-            return Ok(ExitCode::SUCCESS);
+            return super::say(&format!("{said}\n"));
         }
         super::say(&format!(
             "Began the chain of the audit log (key {key}). It vouches for what came before it, {}, as that is now, not as it was written.\n",
@@ -240,7 +246,7 @@ impl Audit {
         for fault in &begun.faults {
             super::say(&format!("Accepted: {}\n", in_words(fault)))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// Prints every item of a list, one a line, as it comes.

@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use countersign_domain::time::UnixMillis;
 use countersign_store::{AnyStore, Store as _};
 
 use super::deployment_settings::{self, Settings};
 use super::machine::Machine;
 use crate::app::audit_chain::{self, Begun, Opened};
+use crate::app::error::AppError;
 use crate::app::nodes::NODES_MAX;
 use crate::app::{Actor, audit_chain::VerifiedFault};
 use crate::chance::{Chance, hex};
@@ -92,12 +93,40 @@ fn missing(known: Option<&str>) -> String {
     }
 }
 
+/// A chain that was just begun at the machine.
+#[derive(Debug)]
+pub struct BegunHere {
+    /// The chain.
+    pub begun: Begun,
+    /// What could not be done behind it: to note its key in the data folder, or to close the database in order; none: it was. It is begun all the same.
+    pub unfinished: Option<anyhow::Error>,
+}
+
 /// Begins the chain of a deployment that a program from before the chain made, or with `accept` another one over whatever is there, or under the same
 /// key the system's where that is gone. Refused while nodes are alive: their lines would not be in it.
-pub async fn begin(config: &Config, accept: bool) -> anyhow::Result<Begun> {
+pub async fn begin(config: &Config, accept: bool) -> anyhow::Result<BegunHere> {
     let machine = Machine::open_as_node(config).await?;
-    let outcome = Box::pin(begin_in(config, &machine, accept)).await;
-    machine.close(outcome)
+    match Box::pin(begin_in(config, &machine, accept)).await {
+        // Its key is shown, and a second run begins nothing: so it is not given away for that.
+        Ok(begun) => {
+            let noted = note_anew(&machine.data, &begun);
+            Ok(BegunHere { begun, unfinished: machine.close(noted).err() })
+        }
+        Err(refused) => machine.close(Err(refused)),
+    }
+}
+
+/// Notes the key of another chain than the one that the folder has seen.
+fn note_anew(data: &DataDir, begun: &Begun) -> anyhow::Result<()> {
+    let noted = data.forget_chain_key().and_then(|()| data.note_chain_key(&hex(&begun.key.fingerprint())));
+    let then = || {
+        let file = data.chain_key_file();
+        format!(
+            "its key could not be noted: where {} is there remove it, and the next start notes the key",
+            file.display()
+        )
+    };
+    noted.with_context(then)
 }
 
 async fn begin_in(config: &Config, machine: &Machine, accept: bool) -> anyhow::Result<Begun> {
@@ -125,10 +154,7 @@ async fn begin_in(config: &Config, machine: &Machine, accept: bool) -> anyhow::R
         bail!(missing(Some(&known)));
     }
     let now = store.database_time().await?.unwrap_or_else(|| Clock::System.now());
-    let begun = begin_now(vault, store, &chance, now, accept).await?;
-    data.forget_chain_key()?;
-    data.note_chain_key(&hex(&begun.key.fingerprint()))?;
-    Ok(begun)
+    begin_now(vault, store, &chance, now, accept).await
 }
 
 async fn begin_now(
@@ -139,7 +165,14 @@ async fn begin_now(
     accept: bool,
 ) -> anyhow::Result<Begun> {
     let actor = Actor::named(ACTOR);
-    let begun = audit_chain::begin(&Opened { vault, store, chance }, &actor, now, accept).await?;
+    let begun = audit_chain::begin(&Opened { vault, store, chance }, &actor, now, accept).await;
+    let begun = begun.map_err(|error| match error {
+        AppError::OutcomeUnknown => anyhow!(
+            "it is not known whether the chain was begun, since the connection to the database was lost in the commit: run this again, which begins \
+             it, or says that there is nothing to begin"
+        ),
+        error => error.into(),
+    })?;
     if begun.is_begun {
         return Ok(begun);
     }

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::contract::{CommitError, Role};
 use countersign_store::{AnyStore, Batch, PostgresStore, SqliteStore, Store as _, Write};
@@ -220,7 +220,7 @@ async fn first_batch(
     let token_expires_at = UnixMillis(now.0 + FIRST_TOKEN_LIFE_MS);
     let (token, operator_token) =
         make_token(chance, now, "first operator token", Role::Security, Some(token_expires_at));
-    let actor = Actor::system();
+    let (token_id, actor) = (token.token_id.clone(), Actor::system());
     let (evidence_key, sealed_evidence_key) = evidence::new_key(vault, chance);
     let made = json!({
         "evidence_key": evidence_key.public().to_hex(),
@@ -245,13 +245,47 @@ async fn first_batch(
             Ok(Some(Initialised { data: data.path().to_path_buf(), operator_token, token_expires_at, unclosed: None }))
         }
         Err(CommitError::Conflict(_)) => Ok(None),
-        Err(error) => Err(error).context("the first settings could not be written"),
+        Err(error) => Err(unmade(error, &token_id, config)),
     }
+}
+
+/// Why there is no token to show. Where the deployment may have been made nobody has its token, and whoever asked is told which it is.
+fn unmade(error: CommitError, token_id: &str, config: &Config) -> anyhow::Error {
+    if !matches!(error, CommitError::Unknown) {
+        return anyhow::Error::from(error).context("the first settings could not be written");
+    }
+    anyhow!(
+        "it is not known whether the deployment was made, since the connection to the database was lost in the commit: run `{}` again; where that \
+         says that it is initialised already, nobody has its first token {token_id}: `{}` makes another, and `countersign token revoke {token_id}` \
+         ends that one",
+        super::command("init", config),
+        super::command("token recover", config)
+    )
 }
 
 impl Initialised {
     /// When the token ends, as text.
     pub fn token_ends(&self) -> String {
         rfc3339(self.token_expires_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_store::StoreError;
+
+    use super::*;
+
+    #[test]
+    fn a_first_token_that_may_have_been_made_is_named_and_one_that_was_not_is_not() {
+        let said = |error| format!("{:#}", unmade(error, "tok_1", &Config::default()));
+        let unknown = said(CommitError::Unknown);
+        assert!(unknown.starts_with("it is not known whether the deployment was made"), "{unknown}");
+        assert!(unknown.contains("`countersign token revoke tok_1`"), "{unknown}");
+        let unwritten = said(CommitError::Store(StoreError::Unavailable("away".to_owned())));
+        assert!(
+            unwritten.starts_with("the first settings could not be written: ") && !unwritten.contains("tok_1"),
+            "{unwritten}"
+        );
     }
 }

@@ -1,13 +1,13 @@
 //! A new operator token at the machine, where every other one is lost: whoever has the data folder and the master key owns the deployment.
 
-use anyhow::Context as _;
+use anyhow::anyhow;
 use countersign_domain::time::{UnixMillis, rfc3339};
-use countersign_store::contract::Role;
+use countersign_store::contract::{CommitError, Role};
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::json;
 
 use super::machine::Machine;
-use super::{chain, deployment_settings};
+use super::{chain, command, deployment_settings};
 use crate::app::Actor;
 use crate::app::operators::{PlainSecret, make_token, role_name};
 use crate::chance::Chance;
@@ -61,6 +61,38 @@ async fn recover_in(config: &Config, machine: &Machine, life_days: i64) -> anyho
     let after = json!({ "name": row.name, "role": role_name(row.role), "expires_at": rfc3339(expires_at) }).to_string();
     let audit = actor.did(None, now, "token.recover", &token_id, String::new(), after);
     let writes = vec![Write::InsertToken(Box::new(row)), Write::RecordAudit(Box::new(audit))];
-    store.commit(Batch(writes)).await.context("the token could not be written")?;
+    store.commit(Batch(writes)).await.map_err(|error| unmade(error, &token_id, config))?;
     Ok(Recovered { token_id, operator_token, expires_at, unclosed: None })
+}
+
+/// Why there is no token to show. Where it may have been made nobody has it, and whoever asked is told which it is.
+fn unmade(error: CommitError, token_id: &str, config: &Config) -> anyhow::Error {
+    if !matches!(error, CommitError::Unknown) {
+        return anyhow::Error::from(error).context("the token could not be written");
+    }
+    anyhow!(
+        "it is not known whether the token {token_id} was made, since the connection to the database was lost in the commit, and nobody has it: \
+         `{}` makes another; with that see `countersign token list`, and where {token_id} is there end it with `countersign token revoke {token_id}`",
+        command("token recover", config)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_store::StoreError;
+
+    use super::*;
+
+    #[test]
+    fn a_token_that_may_have_been_made_is_named_and_one_that_was_not_is_not() {
+        let said = |error| format!("{:#}", unmade(error, "tok_1", &Config::default()));
+        let unknown = said(CommitError::Unknown);
+        assert!(unknown.starts_with("it is not known whether the token tok_1 was made"), "{unknown}");
+        assert!(unknown.contains("`countersign token revoke tok_1`"), "{unknown}");
+        let unwritten = said(CommitError::Store(StoreError::Unavailable("away".to_owned())));
+        assert!(
+            unwritten.starts_with("the token could not be written: ") && !unwritten.contains("tok_1"),
+            "{unwritten}"
+        );
+    }
 }

@@ -2,6 +2,7 @@
 
 mod absent;
 mod addresses;
+mod audit;
 mod calls;
 mod commands;
 mod desk;

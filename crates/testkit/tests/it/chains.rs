@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use countersign::app::Actor;
-use countersign::app::audit_chain::{CHAIN_KEY, Verified, verify_named};
+use countersign::app::audit_chain::{Begun, CHAIN_KEY, Verified, verify_named};
 use countersign::app::identity::{self, NewMerchant, Standing};
 use countersign::clock::Clock;
 use countersign::config::{Config, Optional};
-use countersign::run::chain::{begin, examine};
+use countersign::run::chain::{self, examine};
 use countersign::run::deployment_settings::Settings;
 use countersign::run::{
     Machine, close_store, deployment_settings, initialise, open_app, postgres_options, prepare, recover,
@@ -54,6 +54,12 @@ fn start(config: &Config) -> Pin<Box<dyn Future<Output = anyhow::Result<Verified
         close_store(&app.store)?;
         Ok(verified)
     })
+}
+
+/// Begins a chain, to the end.
+async fn begin(config: &Config, accept: bool) -> anyhow::Result<Begun> {
+    let here = chain::begin(config, accept).await?;
+    here.unfinished.map_or(Ok(here.begun), Err)
 }
 
 /// What the log says to a command that opens no server; where a start is refused, too.
