@@ -5,6 +5,7 @@ mod addresses;
 mod audit;
 mod calls;
 mod commands;
+mod demo;
 mod desk;
 mod failover;
 mod full;

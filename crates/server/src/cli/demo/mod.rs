@@ -90,6 +90,7 @@ pub fn run(args: &DemoArgs, environment: &BTreeMap<String, String>) -> anyhow::R
     let held = runtime.block_on(perform(args, &folder, made, config, sink, &mut screen));
     run::threads::end(runtime);
     ensure!(held?, "not every claim of the demo held");
+    screen.demand_written()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -145,11 +146,15 @@ async fn perform(
         }
     };
     let held = screen.summary();
+    let mut broken = None;
     if !args.once {
         if let Some(cast) = &cast {
             afterwards::how_to_call(screen, &stage, cast);
         }
-        super::serve::told_to_stop().await?;
+        broken = tokio::select! {
+            stopped = super::serve::told_to_stop() => stopped.map(|()| None)?,
+            part = server.broken() => Some(part),
+        };
         screen.line("");
         screen.line(if folder.is_temporary {
             "Stopping; the temporary data folder is removed."
@@ -158,6 +163,7 @@ async fn perform(
         });
     }
     server.stop().await?;
+    ensure!(broken.is_none(), "a part of the server broke: {}", broken.unwrap_or_default());
     Ok(held)
 }
 

@@ -81,6 +81,14 @@ impl Server {
         self.operator_url.clone()
     }
 
+    /// Waits until a part of it has broken: which.
+    pub async fn broken(&self) -> &'static str {
+        match &self.running {
+            Some(running) => running.broken().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Stops it, as SIGTERM does.
     pub async fn stop(&mut self) -> anyhow::Result<()> {
         match self.running.take() {

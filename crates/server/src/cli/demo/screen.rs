@@ -1,10 +1,11 @@
 //! What the demo shows: what is sent, what came back, what that proves. In colour on a terminal, plain in a pipe.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 use crate::cli::pretty::{Layout, pretty};
+use crate::cli::say;
 
 const BOLD: &str = "1";
 const DIM: &str = "2";
@@ -19,7 +20,7 @@ const TEXT_WIDTH: usize = 100;
 enum Out {
     Stdout,
     #[cfg(test)]
-    Kept(std::cell::RefCell<Vec<String>>),
+    Kept(RefCell<Vec<String>>),
 }
 
 /// The demo's page, and the count of what held.
@@ -32,6 +33,8 @@ pub struct Screen {
     after_about: Cell<bool>,
     held: usize,
     failed: Vec<String>,
+    /// Why a line of the page could not be written: the first.
+    unwritten: RefCell<Option<anyhow::Error>>,
 }
 
 impl Screen {
@@ -46,6 +49,7 @@ impl Screen {
             after_about: Cell::new(false),
             held: 0,
             failed: Vec::new(),
+            unwritten: RefCell::default(),
         }
     }
 
@@ -57,9 +61,10 @@ impl Screen {
     pub fn line(&self, text: &str) {
         match &self.out {
             Out::Stdout => {
-                let mut out = std::io::stdout().lock();
-                // A reader that went away is no reason to stop.
-                let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+                // The walk goes on all the same, and what it made is taken away at its end.
+                if let Err(error) = say(&format!("{text}\n")) {
+                    self.unwritten.borrow_mut().get_or_insert(error);
+                }
             }
             #[cfg(test)]
             Out::Kept(lines) => lines.borrow_mut().push(text.to_owned()),
@@ -148,6 +153,11 @@ impl Screen {
         self.proves(false, &format!("{what}: {error:#}"));
     }
 
+    /// Fails where a part of the page could not be written, but for a reader that went away.
+    pub fn demand_written(&self) -> anyhow::Result<()> {
+        self.unwritten.take().map_or(Ok(()), Err)
+    }
+
     /// How it went; true only if everything held, and something did.
     pub fn summary(&self) -> bool {
         self.line("");
@@ -185,12 +195,13 @@ mod tests {
 
     fn plain() -> Screen {
         Screen {
-            out: Out::Kept(std::cell::RefCell::default()),
+            out: Out::Kept(RefCell::default()),
             colour: false,
             chapter: 0,
             after_about: Cell::new(false),
             held: 0,
             failed: Vec::new(),
+            unwritten: RefCell::default(),
         }
     }
 
