@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::chance::{Chance, hex};
 use crate::vault::MASTER_KEY_BYTES;
-use crate::whole_file::{UnfinishedFile, folder_of, is_unfinished, still_has_name};
+use crate::whole_file::{UnfinishedFile, folder_of, is_unfinished, still_has_name, sync_folder_of};
 
 mod refused;
 
@@ -57,10 +57,7 @@ fn io(path: &Path, what: &'static str) -> impl FnOnce(std::io::Error) -> DataRef
 impl DataDir {
     /// Makes the folder, readable by its owner only; one that is there already is closed to others, unless something else lives there.
     pub fn create(path: &Path) -> Result<Self, DataRefused> {
-        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => DataRefused::NotAFolder(path.to_path_buf()),
-            _ => io(path, "cannot be made")(error),
-        })?;
+        make_folders(path, sync_folder_of)?;
         let data = Self::open(path)?;
         // The files in it are the database and its log: whoever may enter may read them.
         if data.is_open_to_others()? {
@@ -375,6 +372,25 @@ pub fn make_key(path: &Path, chance: &Chance) -> Result<MasterKey, DataRefused> 
 fn write_new(path: &Path, text: &str) -> Result<(), DataRefused> {
     // A half-written key would stand in the way of every later `init`.
     unfinished(path, text)?.name_new().map_err(io(path, "cannot be made"))
+}
+
+/// Makes a folder with those around it, and has the name of each that was made put on stable storage: what is in a folder is there only with
+/// its name.
+fn make_folders(path: &Path, mut sync: impl FnMut(&Path) -> std::io::Result<()>) -> Result<(), DataRefused> {
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => DataRefused::NotAFolder(path.to_path_buf()),
+        _ => io(path, "cannot be made")(error),
+    })?;
+    for folder in missing {
+        match sync(folder) {
+            // Around it is one that may be written and not be read: nothing can be asked of that.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(io(folder, "cannot be put on the disk"))?,
+        }
+    }
+    Ok(())
 }
 
 /// A line in a file that has no name yet.

@@ -111,16 +111,16 @@ pub fn run(args: &StatementArgs, environment: &BTreeMap<String, String>) -> anyh
 }
 
 fn into_file(direct: &Direct<'_>, call: &Call, format: StatementFormat, file: &Path) -> anyhow::Result<()> {
-    may_be_replaced(file)?;
+    may_be_replaced(file, "; without -o the statement is printed")?;
     let cannot = || format!("{} cannot be written", file.display());
     let mut out = BufWriter::new(UnfinishedFile::begin_with_others(file).with_context(cannot)?);
     whole(direct, call, format, |part| out.write_all(part).with_context(cannot))?;
     out.into_inner().with_context(cannot)?.replace().with_context(cannot)
 }
 
-/// A statement of last time gives way to a new one. Anything else that has the name was put there for a purpose: a name given to a file would take
-/// it away from a device, a pipe or a link, for everybody who uses them.
-fn may_be_replaced(file: &Path) -> anyhow::Result<()> {
+/// A file of last time gives way to a new one. Anything else that has the name was put there for a purpose: a name given to a file would take
+/// it away from a device, a pipe or a link, for everybody who uses them. `or` says what else there is to do.
+pub(super) fn may_be_replaced(file: &Path, or: &str) -> anyhow::Result<()> {
     let found = match fs::symlink_metadata(file) {
         Ok(found) => found.file_type(),
         // Whether a file can be made there is seen then.
@@ -128,7 +128,7 @@ fn may_be_replaced(file: &Path) -> anyhow::Result<()> {
     };
     ensure!(
         found.is_file(),
-        "{} is no file but {}, and is never replaced: name another file; without -o the statement is printed",
+        "{} is no file but {}, and is never replaced: name another file{or}",
         file.display(),
         if found.is_symlink() {
             "a link"
@@ -168,8 +168,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         fs::write(path("october.csv"), "old").expect("written");
-        may_be_replaced(&path("october.csv")).expect("a statement of last time");
-        may_be_replaced(&path("november.csv")).expect("nothing is there");
+        may_be_replaced(&path("october.csv"), "").expect("a statement of last time");
+        may_be_replaced(&path("november.csv"), "").expect("nothing is there");
         std::os::unix::fs::symlink(path("october.csv"), path("link")).expect("made");
         std::os::unix::fs::symlink(path("nowhere"), path("dangling")).expect("made");
         let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("made");
@@ -180,7 +180,7 @@ mod tests {
             (PathBuf::from("/dev/null"), "no file but a device, a pipe or a socket"),
             (folder.path().to_owned(), "no file but a folder"),
         ] {
-            let refused = may_be_replaced(&file).expect_err("is refused").to_string();
+            let refused = may_be_replaced(&file, "").expect_err("is refused").to_string();
             assert!(refused.contains(&file.display().to_string()) && refused.contains(what), "{refused}");
         }
     }

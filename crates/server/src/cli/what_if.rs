@@ -1,7 +1,6 @@
 //! `fee-rule what-if`: a rule that is not made yet, tried on what was paid. Says how far it is, then what it came to, and draws it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +15,8 @@ use serde_json::value::RawValue;
 
 use super::operator::{Call, Direct, Group, granted};
 use super::provision::FeeRule;
+use super::statement::may_be_replaced;
+use crate::whole_file::UnfinishedFile;
 
 mod picture;
 mod report;
@@ -61,6 +62,7 @@ pub fn fee_rule(group: &Group<FeeRule>, environment: &BTreeMap<String, String>) 
     let FeeRule::WhatIf(args) = &group.command else { return group.run(environment) };
     group.refuse_key()?;
     let direct = Direct::new(&group.operator, environment)?;
+    args.picture.as_deref().map_or(Ok(()), |file| may_be_replaced(file, ""))?;
     let answer = ask(&direct, &args.call())?;
     let report = Report::read(&answer)?;
     if let Some(file) = &args.picture {
@@ -90,7 +92,10 @@ impl WhatIfArgs {
 }
 
 fn draw(report: &Report, file: &Path) -> anyhow::Result<()> {
-    fs::write(file, picture::svg(report)?).with_context(|| format!("{} cannot be written", file.display()))
+    // Drawn first: what stands in the way of that leaves the picture of last time.
+    let (picture, cannot) = (picture::svg(report)?, || format!("{} cannot be written", file.display()));
+    let mut out = UnfinishedFile::begin_with_others(file).with_context(cannot)?;
+    out.write_all(picture.as_bytes()).and_then(|()| out.replace()).with_context(cannot)
 }
 
 /// A line of the answer.

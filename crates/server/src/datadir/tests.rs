@@ -212,3 +212,21 @@ fn nothing_is_written_through_a_link_that_stands_where_a_file_is_to_be_made() {
         }
     }
 }
+
+#[test]
+fn the_name_of_each_folder_that_was_made_is_put_on_the_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (outer, inner) = (folder.path().join("a"), folder.path().join("a/b"));
+    let mut synced = Vec::new();
+    let mut sync = |made: &Path| {
+        synced.push(made.to_owned());
+        // A folder around it that may not be read is none that can be asked.
+        if made.ends_with("a") { Err(ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+    };
+    make_folders(&inner, &mut sync).expect("they are made");
+    make_folders(&inner, &mut sync).expect("they are there");
+    assert_eq!(synced, [inner, outer]);
+    let broken = |_: &Path| Err(ErrorKind::StorageFull.into());
+    let said = make_folders(&folder.path().join("c"), broken).expect_err("it is not for good").to_string();
+    assert!(said.contains("cannot be put on the disk"), "{said}");
+}

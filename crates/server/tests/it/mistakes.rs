@@ -136,6 +136,17 @@ fn what_does_not_fit_on_the_disk_is_a_failure_of_the_disk() {
 }
 
 #[test]
+fn a_picture_takes_no_name_from_a_link_and_nothing_is_asked() {
+    let place = Place::fresh();
+    std::os::unix::fs::symlink("elsewhere", place.path("a.svg")).expect("is linked");
+    let words = "fee-rule what-if --sub-account s --r-markup 1 --picture a.svg --operator-url http://127.0.0.1:1";
+    let mut command = place.command(&words.split(' ').collect::<Vec<_>>());
+    let (_, stderr, code) = told(&command.env("COUNTERSIGN_OPERATOR_TOKEN", "cso_x").output().expect("runs"));
+    let wanted = "countersign: a.svg is no file but a link, and is never replaced: name another file\n";
+    assert_eq!((stderr.as_str(), code), (wanted, Some(1)));
+}
+
+#[test]
 fn a_start_that_fails_ends_though_nobody_reads_its_log() {
     let place = Place::fresh();
     let (_reader, writer) = std::io::pipe().expect("a pipe");

@@ -91,3 +91,16 @@ fn a_picture_is_an_svg_by_its_name() {
         assert!(svg(name).is_err(), "{name}");
     }
 }
+
+#[test]
+fn a_picture_of_last_time_gives_way_to_a_whole_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("a.svg"), "old").expect("is written");
+    std::fs::hard_link(path("a.svg"), path("b.svg")).expect("is linked");
+    let report = report("s", &[]);
+    draw(&report, &path("a.svg")).expect("is drawn");
+    assert_eq!(std::fs::read_to_string(path("a.svg")).expect("is read"), drawn(&report));
+    assert_eq!(std::fs::read_to_string(path("b.svg")).expect("is read"), "old", "it is not written over");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("is read").count(), 2, "nothing is left beside them");
+}
