@@ -14,11 +14,12 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::Usage;
 use super::input::Input;
 use super::numbers::counted;
 use super::operator::{Call, Direct, OperatorArgs, PageArgs, accepted, table};
-use super::settings::DataArgs;
 use super::out::shown;
+use super::settings::DataArgs;
 use super::tables::one_by_one;
 use crate::app::audit_chain::{self, Begun, KeptHead, VerifiedFault};
 use crate::app::error::AppError;
@@ -26,8 +27,8 @@ use crate::chance::hex;
 use crate::config::Config;
 use crate::datadir::DataRefused;
 use crate::operator::audit_chain::AuditLink;
-use crate::run::deployment_settings::Settings;
 use crate::run::chain::{self, BegunHere};
+use crate::run::deployment_settings::Settings;
 use crate::run::{Machine, deployment_settings};
 
 const COLUMNS: &[&str] = &["at", "actor", "source", "action", "subject", "request_id"];
@@ -339,6 +340,7 @@ fn ask_until_the_end(direct: &Direct<'_>, kept: &[KeptHead]) -> anyhow::Result<S
     loop {
         let page = pages.next().unwrap_or_default();
         let call = Call::new(Method::POST, "/audit/verify")
+            .reads()
             .raw("heads", Some(serde_json::to_string(page)?))
             .raw("more_heads", Some(pages.peek().is_some().to_string()))
             .text("after", after.as_deref());
@@ -346,7 +348,6 @@ fn ask_until_the_end(direct: &Direct<'_>, kept: &[KeptHead]) -> anyhow::Result<S
         let verdict: Verdict = serde_json::from_str(&answer).context("the answer cannot be read")?;
         progress.show(verdict.lines);
         match verdict.next {
-            .reads()
             Some(next) => after = Some(next),
             None => return Ok(answer),
         }
@@ -358,6 +359,8 @@ impl AtMachine {
     fn config(&self, environment: &BTreeMap<String, String>) -> anyhow::Result<Option<Config>> {
         let Self { data, database_url, master_key, config } = self.clone();
         if data.is_none() && database_url.is_none() && config.is_none() {
+            let unused = "--master-key: is for a log that is read without a server: say with --data, --database-url or --config where it is";
+            ensure!(master_key.is_none(), Usage(unused.to_owned()));
             return Ok(None);
         }
         Ok(Some(DataArgs { data, database_url, master_key, config }.load(environment)?))
@@ -441,7 +444,8 @@ fn at_machine<T>(config: &Config, act: impl AsyncFnOnce(&Machine) -> anyhow::Res
         match outcome {
             Ok(found) => {
                 if let Err(error) = machine.close(Ok(())) {
-                    eprintln!("countersign: {error:#}; what was read holds all the same");
+                    // Nobody need be listening.
+                    let _ = writeln!(std::io::stderr(), "countersign: {error:#}; what was read holds all the same");
                 }
                 Ok(found)
             }

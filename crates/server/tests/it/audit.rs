@@ -5,6 +5,19 @@ use countersign_store::testing::Tampering;
 use super::{Place, database};
 
 #[test]
+fn a_key_of_a_log_at_the_machine_says_nothing_of_one_behind_the_operator_api() {
+    let place = Place::fresh();
+    // Whoever names a database in the environment has not named it as the place of the log.
+    for words in ["verify", "heads", "export"] {
+        let (stdout, stderr) = place.ends(&["audit", words, "--master-key", "master.key"], 2);
+        assert!(
+            stdout.is_empty() && stderr.contains("--master-key: is for a log that is read without a server"),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
 fn a_chain_that_is_begun_is_shown_though_its_key_cannot_be_noted() {
     let (place, database) = (Place::fresh(), database());
     let url = database.url();

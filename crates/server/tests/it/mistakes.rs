@@ -1,7 +1,7 @@
 //! What goes wrong in the hands of operators: one sentence that says what to change, and an exit code that scripts can go by.
 
 use std::fs::OpenOptions;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
@@ -144,6 +144,31 @@ fn a_picture_takes_no_name_from_a_link_and_nothing_is_asked() {
     let (_, stderr, code) = told(&command.env("COUNTERSIGN_OPERATOR_TOKEN", "cso_x").output().expect("runs"));
     let wanted = "countersign: a.svg is no file but a link, and is never replaced: name another file\n";
     assert_eq!((stderr.as_str(), code), (wanted, Some(1)));
+}
+
+#[test]
+fn whoever_brings_events_goes_on_where_a_remark_cannot_be_written() {
+    let desk = Desk::open();
+    desk.made("merchant create --name m --merchant-id m");
+    let made = desk.made("application create m --name till");
+    let text = |name: &str| made[name].as_str().expect("a text");
+    // Two remarks: it does not say whose it is, and the seq is beyond the newest event.
+    std::fs::write(desk.place.path("cursor"), "1\n").expect("is written");
+    let words = format!("listen --forward http://127.0.0.1:1/ --cursor cursor --url http://{}", desk.serving.listen);
+    let mut listen = desk.command(&words);
+    listen.env("COUNTERSIGN_CLIENT_ID", text("client_id")).env("COUNTERSIGN_SECRET", text("payment_api_secret"));
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("every Linux has it");
+    let mut listen = listen.stdout(Stdio::piped()).stderr(full).spawn().expect("runs");
+    let mut said = BufReader::new(listen.stdout.take().expect("is piped")).lines().map_while(Result::ok);
+    assert!(said.next().is_some_and(|line| line.contains("bringing events after seq 1")));
+    let emit =
+        format!("event emit --client-id {} --biz-type T --biz-id 1 --biz-status S --data {{}}", text("client_id"));
+    for _ in 0..2 {
+        desk.made(&emit);
+    }
+    let brought = said.next();
+    listen.kill().and_then(|()| listen.wait()).expect("it ends");
+    assert!(brought.as_ref().is_some_and(|line| line.contains("seq 2 ")), "{brought:?}");
 }
 
 #[test]
