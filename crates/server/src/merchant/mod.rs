@@ -353,7 +353,7 @@ impl Edge {
         trace.endpoint = Some(endpoint);
         intake::check_head(&head, &self.settings.limits)?;
         let body = intake::read(&head, body, &self.settings.limits).await?;
-        let input = signed::Input { head: &head, body: &body };
+        let input = signed::Input { head: &head, body: &body, prefix: None };
         match endpoint {
             Endpoint::Time => time::handle(&self.app),
             Endpoint::ConvertOrder => self.signed::<convert_order::Operation>(trace, input).await,

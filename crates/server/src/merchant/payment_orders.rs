@@ -27,14 +27,13 @@ pub fn parse(input: Input<'_>) -> Result<OrderRequest, RequestRefused> {
     Ok(OrderRequest { request: Request::parse(input.body)?, received: received(input) })
 }
 
-/// The request line and the headers that count, each on a line, and the body.
+/// The request line and the headers that count, each on a line, and the body. What stands under another prefix is nobody's: it was ignored.
 fn received(input: Input<'_>) -> Received {
     let mut head = format!("{} {}", input.head.method, input.head.uri);
     for (name, value) in &input.head.headers {
-        let counts = |kept: &&str| name.as_str().strip_suffix(*kept).is_some_and(|prefix| prefix.ends_with('-'));
-        if KEPT.iter().any(counts)
-            && let Ok(value) = value.to_str()
-        {
+        let counts =
+            input.prefix.and_then(|prefix| name.as_str().strip_prefix(prefix)).is_some_and(|of| KEPT.contains(&of));
+        if counts && let Ok(value) = value.to_str() {
             head.push('\n');
             head.push_str(name.as_str());
             head.push_str(": ");

@@ -31,6 +31,8 @@ pub struct Input<'a> {
     pub head: &'a Parts,
     /// The bytes that were signed.
     pub body: &'a [u8],
+    /// What the names of its signed headers begin with, in small letters; none before they are read.
+    pub prefix: Option<&'a str>,
 }
 
 impl<'a> Input<'a> {
@@ -199,7 +201,8 @@ impl Edge {
         input: Input<'_>,
     ) -> Result<Vec<u8>, Failure> {
         let acts_for = self.identity(trace, O::ENDPOINT, &caller, headers).await?;
-        let request = O::parse(input).map_err(|r| Failure::new(r.code, r.sentence))?;
+        let prefix = Some(self.settings.prefixes.all()[headers.prefix_index].prefix.as_str());
+        let request = O::parse(Input { prefix, ..input }).map_err(|r| Failure::new(r.code, r.sentence))?;
         let signed = Signed { caller, acts_for, claim, trace, request };
         let outcome = O::handle(&self.app, &signed).await;
         outcome.map_err(|failure| {

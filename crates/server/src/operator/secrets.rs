@@ -182,7 +182,7 @@ pub async fn revoke(Named((client_id, secret_id)): Named<(String, String)>, Bare
     params(("client_id" = String, Path, description = "The ClientId"), ("secret_id" = String, Path, description = "The secret")),
     responses((status = 200, body = ChangedSecret), (status = 404, body = ProblemDocument), (status = 409, body = ProblemDocument)))]
 pub async fn retire(Named((client_id, secret_id)): Named<(String, String)>, Bare(call): Bare) -> Reply {
-    call.once(async {
+    call.once_everywhere(async {
         let now = call.app().clock.now();
         let keep = |change: &SecretChange| call.keep(&ChangedSecret::at(change, now));
         let change = identity::retire_secret(call.app(), &client_id, &secret_id, &keep, &call.actor).await?;

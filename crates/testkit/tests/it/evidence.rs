@@ -10,7 +10,7 @@ use countersign_testkit::backing::{Backing, StoreKind};
 use countersign_testkit::evidence::{Plan, Shop, Way, judge, run};
 use countersign_testkit::patience::until;
 use countersign_testkit::receiver::{Receiver, Reply};
-use countersign_testkit::wire::Signer;
+use countersign_testkit::wire::{Signer, once};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
 
@@ -55,6 +55,29 @@ async fn moved(world: &World, id: &str, body: Value) {
 async fn audit(world: &World) -> Vec<Value> {
     let page = world.access.call("GET", "/operator/v1/audit?limit=500", None).await.expect("an answer").json();
     page["items"].as_array().expect("lines").clone()
+}
+
+#[tokio::test]
+async fn a_request_is_kept_with_the_headers_that_its_right_rests_on_and_with_nobody_elses() {
+    let (world, signer) = bank().await;
+    let body = json!({"merchantTradeNo": "T-1", "currency": "USDT", "orderAmount": "10.50"}).to_string();
+    let draft = signer.draft_at("POST", "/v1/pay/order", body.as_bytes(), world.clock.now().0, "a-nonce-of-its-own");
+    let signature = draft.headers.iter().find(|(name, _)| name.ends_with("Signature")).expect("it is signed").1.clone();
+    let foreign = ["X-Other-Certificate-ClientId", "X-Other-MerchantId", "On-Behalf-Of", "X-Service-X-Service-Nonce"];
+    let draft = foreign.iter().fold(draft, |draft, name| draft.with(name, "somebody-else"));
+    let answer = once(world.listen(), &draft.bytes()).await.expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.json());
+    let id = answer.json()["data"]["prepayId"].as_str().expect("a number").to_owned();
+    let bytes = exported(&world, &id).await;
+    let lines = String::from_utf8(bytes).expect("text");
+    let mut lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).expect("an entry"));
+    let request = lines.find(|line| line["entry"]["kind"] == "request").expect("the request");
+    let (client_id, stamped_at) = (&signer.client_id, world.clock.now().0);
+    let expected = format!(
+        "POST /v1/pay/order\nx-service-certificate-clientid: {client_id}\nx-service-timestamp: {stamped_at}\n\
+         x-service-nonce: a-nonce-of-its-own\nx-service-signature: {signature}\nx-service-merchantid: bank"
+    );
+    assert_eq!(request["entry"]["head"], expected);
 }
 
 #[tokio::test]

@@ -295,7 +295,7 @@ pub async fn revoke_secret(
     revoked
 }
 
-/// Ends a secret at once if nobody uses it any more; refused where somebody may, with the reason.
+/// Ends a secret at once if nobody uses it any more; refused where somebody may, with the reason. Answered as [`revoke_secret`] is.
 pub async fn retire_secret(
     app: &App,
     client_id: &str,
@@ -307,7 +307,7 @@ pub async fn retire_secret(
     let usages = uses::of_secrets(app, &all, app.clock.now()).await?;
     let of = all.iter().zip(usages).find(|(row, _)| row.secret_id == secret_id);
     let usage = of.map(|(_, usage)| usage).unwrap_or_default();
-    decide_and_commit(app, client_id, actor, |view, now| {
+    let retired = decide_and_commit(app, client_id, actor, |view, now| {
         let row = find(view, secret_id)?;
         // Somebody may have begun to use it while this waited for its turn.
         let seen = app.uses.tally(secret_id).last();
@@ -317,7 +317,11 @@ pub async fn retire_secret(
         }
         revocation(view, now, secret_id, "secret.retire", keep, actor)
     })
-    .await
+    .await;
+    if matches!(retired, Ok(_) | Err(AppError::NotFound(_))) {
+        nodes::until_all_know(app).await;
+    }
+    retired
 }
 
 /// What ends a secret at `now`, and what comes of it.

@@ -11,10 +11,15 @@ async fn a_repeat_on_another_node_of_what_takes_a_right_away_is_answered_when_no
     let signer = access.application("bank", None).await.expect("an application");
     let application = format!("/operator/v1/applications/{}", signer.client_id);
     let secrets = format!("{application}/secrets");
+    assert_eq!(access.call("POST", &secrets, Some(json!({"overlap_s": 60}))).await.expect("an answer").status, 200);
     let made = access.call("GET", &secrets, None).await.expect("an answer").json();
-    let secret = format!("{secrets}/{}", made["items"][0]["secret_id"].as_str().expect("a secret"));
+    let [secret, old] =
+        [0, 1].map(|no| format!("{secrets}/{}", made["items"][no]["secret_id"].as_str().expect("a secret")));
+    let used = access.call("POST", &format!("{secret}/use-for-callbacks"), None).await.expect("an answer");
+    assert_eq!(used.status, 200);
     let disabled = json!({"enabled": false});
     for (method, path, body, key) in [
+        ("POST", &format!("{old}/retire"), None, Some("0")),
         ("DELETE", &secret, None, Some("1")),
         ("DELETE", &secret, None, None),
         ("POST", &secrets, Some(json!({"overlap_s": 0})), Some("2")),
