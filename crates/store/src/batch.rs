@@ -293,6 +293,7 @@ impl Write {
             | Self::RewrapSecret { .. }
             | Self::Guard(
                 Guard::Token { .. }
+                | Guard::TokenLetGo { .. }
                 | Guard::Setting { .. }
                 | Guard::RuleHead { .. }
                 | Guard::PaymentOrder { .. }
@@ -334,6 +335,11 @@ pub enum Guard {
     },
     /// The operator token by which the change was asked for is not revoked.
     Token {
+        /// Its id.
+        token_id: String,
+    },
+    /// Nothing that rests on the operator token is on its way to be committed. Waits for nobody.
+    TokenLetGo {
         /// Its id.
         token_id: String,
     },

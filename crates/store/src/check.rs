@@ -67,6 +67,7 @@ fn tenant_of(write: &Write) -> Option<TenantNo> {
             Guard::Lane { .. }
             | Guard::Application { .. }
             | Guard::Token { .. }
+            | Guard::TokenLetGo { .. }
             | Guard::Setting { .. }
             | Guard::Before { .. }
             | Guard::Reached { .. },

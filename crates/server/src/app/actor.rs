@@ -59,11 +59,6 @@ impl Actor {
         Batch(writes)
     }
 
-    /// Whether this is the token itself.
-    pub fn is_token(&self, token_id: &str) -> bool {
-        matches!(&self.right, Some(Right::Token(own)) if own == token_id)
-    }
-
     /// That a signed request may still be done, behind whatever it has waited for. Where its application has changed meanwhile it is to come again, and
     /// is checked anew then: its secret may be gone, or somebody be disabled.
     pub async fn may_still(&self, app: &App) -> Result<(), AppError> {

@@ -101,7 +101,9 @@ pub enum AppError {
         room_in_s: u64,
     },
     /// The operator token by which it was asked for was revoked before it was done.
-    #[error("the token was revoked while this was under way, and it was not done: send another operator token")]
+    #[error(
+        "the token was revoked while this was under way, and what was left of it was not done: send another operator token"
+    )]
     TokenRevoked,
     /// The deployment seals under a master key that this node was not given; its id. Only operators meet it.
     #[error(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::payment_order::PrepayId;
-use countersign_store::batch::{Guard, Write};
+use countersign_store::batch::{Conflict, Guard, Write};
 use countersign_store::contract::CommitError;
 use countersign_store::{Store as _, StoreError};
 use serde_json::json;
@@ -91,7 +91,7 @@ pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
         match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok(key),
             // Another node was first: its key counts.
-            Err(CommitError::Conflict(_)) => {}
+            Err(CommitError::Conflict(Conflict::Moved(_))) => {}
             Err(error) => return Err(error.into()),
         }
     }

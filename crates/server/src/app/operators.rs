@@ -7,13 +7,14 @@ use aws_lc_rs::digest;
 use countersign_domain::ids::{SortedId, prefix};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::Store;
-use countersign_store::batch::{ANSWERS_FORGOTTEN_MAX, Batch, Conflict, Key, Write};
+use countersign_store::batch::{ANSWERS_FORGOTTEN_MAX, Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::{CommitError, Cursor, IdempotencyRow, NewAnswer, Role, TokenRow};
 use serde_json::json;
 use tokio::time::sleep;
 use zeroize::Zeroizing;
 
 use super::error::AppError;
+use super::late_changes::LOOK_PAUSE;
 use super::{Actor, App, uses};
 use crate::chance::Chance;
 
@@ -23,6 +24,8 @@ const TOKEN_PREFIX: &str = "cso_";
 const TOKEN_BYTES: usize = 32;
 /// Portions of answers that are forgotten at once: half a million answers, so that nonces do not wait long for their turn.
 const ANSWER_PORTIONS_MAX: u32 = 100;
+/// How long a revocation waits for what rests on its token.
+const LET_GO_WITHIN: Duration = Duration::from_secs(5);
 /// Between two portions, so that other writers get their turn.
 const ANSWER_PORTIONS_PAUSE: Duration = Duration::from_millis(20);
 
@@ -215,18 +218,32 @@ pub async fn revoke_token(
         };
         let audit = actor.did(None, now, "token.revoke", token_id, describe(row.revoked_at), describe(Some(at)));
         let revocation = row.revoked_at.is_none().then(|| Write::RevokeToken { token_id: token_id.to_owned(), at });
-        // A token that revokes itself is live if that is done: calls that hold on to it and take it away would wait for each other in a ring.
-        let is_own = revocation.is_some() && actor.is_token(token_id);
         let mut writes: Vec<Write> = revocation.into_iter().chain([Write::RecordAudit(Box::new(audit))]).collect();
         writes.extend(kept(keep, &at));
-        let batch = if is_own { Batch(writes) } else { actor.batch(writes) };
-        match app.store.commit(batch).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok(at),
             // Somebody else was first. A token that is revoked stays so: the next look ends this.
             Err(CommitError::Conflict(Conflict::Moved(Key::Token(_)))) => {}
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Waits until nothing that rests on a revoked token is on its way to be committed: what comes behind it is refused. On one node of a file nothing is.
+pub async fn until_let_go(app: &App, token_id: &str) -> Result<(), AppError> {
+    let began = Instant::now();
+    while began.elapsed() < LET_GO_WITHIN {
+        let look = Guard::TokenLetGo { token_id: token_id.to_owned() };
+        match app.store.commit(Batch(vec![Write::Guard(look)])).await {
+            Ok(_) => return Ok(()),
+            Err(CommitError::Conflict(_)) => sleep(LOOK_PAUSE).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(AppError::Crowded(
+        "the token is revoked, and what was asked for with it before is still on its way to be committed; repeat the request to learn when that is over"
+            .to_owned(),
+    ))
 }
 
 /// A write call that may be repeated: who asked what, under which key.

@@ -228,8 +228,11 @@ impl Audit {
     fn begin(&self, args: &BeginArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
         let config = args.data.load(environment)?;
         let BegunHere { begun, unfinished } = super::small_runtime()?.block_on(chain::begin(&config, args.accept))?;
-        self.say_begun(&begun)?;
-        shown(unfinished, "the chain is begun, as is said above")
+        let said = self.say_begun(&begun);
+        // First what a second run would not tell, since it begins nothing.
+        let ended = shown(unfinished, "the chain is begun, as is said above")?;
+        said?;
+        Ok(ended)
     }
 
     fn say_begun(&self, begun: &Begun) -> anyhow::Result<()> {

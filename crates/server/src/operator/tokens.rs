@@ -153,15 +153,17 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(token_id): Named<String>)
     Ok(json(&Token::at(&operators::find_token(&desk.app, &token_id).await?, now)))
 }
 
-/// Revokes a token at once.
+/// Revokes a token at once. Answered when nothing that rests on it is on its way any more.
 #[utoipa::path(delete, path = "/operator/v1/tokens/{token_id}", tag = "Tokens", operation_id = "revoke_token",
     params(("token_id" = String, Path, description = "The token's id")),
     responses((status = 200, body = RevokedToken), (status = 404, body = ProblemDocument)))]
 pub async fn revoke(Named(token_id): Named<String>, Bare(call): Bare) -> Reply {
-    call.once(async {
+    let reply = call.once(async {
         let answer = |at: UnixMillis| RevokedToken { token_id: token_id.clone(), revoked_at: rfc3339(at) };
         let at = operators::revoke_token(call.app(), &token_id, &|at| call.keep(&answer(*at)), &call.actor).await?;
         Ok(answer(at))
-    })
-    .await
+    });
+    let reply = reply.await?;
+    operators::until_let_go(call.app(), &token_id).await?;
+    Ok(reply)
 }

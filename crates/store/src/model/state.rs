@@ -230,6 +230,7 @@ impl State {
                 let live = self.tokens.get(token_id).is_some_and(|token| token.revoked_at.is_none());
                 guard(live, || Conflict::TokenRevoked)
             }
+            Guard::TokenLetGo { .. } => Ok(()),
             Guard::PaymentOrder { tenant, merchant, id, revision } => {
                 let mut rows = self.payment_order_rows();
                 let is_it = |row: &PaymentOrderRow| {

@@ -84,7 +84,8 @@ impl<'w> Ask<'w> {
                     ask.orders.add(write);
                 }
                 // Batches with such a guard run alone.
-                Grouped::Audit(_) | Grouped::Guard(Guard::Setting { .. } | Guard::UnusedQuote { .. }) => {}
+                Grouped::Audit(_)
+                | Grouped::Guard(Guard::Setting { .. } | Guard::UnusedQuote { .. } | Guard::TokenLetGo { .. }) => {}
                 Grouped::Guard(guard @ (Guard::Before { .. } | Guard::Reached { .. })) => {
                     ask.time |= guard.asks_the_database();
                 }
@@ -396,6 +397,7 @@ impl<'a> Judge<'a> {
             Guard::Before { instant, time } => guard(time.now(self.seen.now) < *instant, Conflict::Late(*instant)),
             Guard::Reached { instant, time } => guard(time.now(self.seen.now) >= *instant, Conflict::Early(*instant)),
             Guard::Setting { name, .. } => guard(false, Conflict::Moved(Key::Setting(name.clone()))),
+            Guard::TokenLetGo { token_id } => guard(false, Conflict::Moved(Key::Token(token_id.clone()))),
             Guard::UnusedQuote { quote_id, .. } => guard(false, Conflict::Moved(Key::Quote(quote_id.clone()))),
         }
     }

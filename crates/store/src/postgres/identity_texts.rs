@@ -85,10 +85,12 @@ pub(super) const TURN_OF: &str = turn!("$3", "a.merchant_no = $2 AND $1 = a.tena
 pub(super) const TOKEN_INSERT: &str =
     "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING RETURNING 1::bigint";
-/// Waits for all whose change rests on the token, and keeps those that come from resting on it: notes of its use do neither.
-pub(super) const TOKEN_REVOKE: &str = "WITH live AS (SELECT token_id FROM operator_token
-    WHERE token_id = $1 AND revoked_at IS NULL FOR UPDATE)
-    UPDATE operator_token t SET revoked_at = $2 FROM live WHERE t.token_id = live.token_id RETURNING 1::bigint";
+/// Waits for nobody who rests on the token: with one coming after the other, that could be for ever. Who comes behind it finds the token revoked.
+pub(super) const TOKEN_REVOKE: &str =
+    "UPDATE operator_token SET revoked_at = $2 WHERE token_id = $1 AND revoked_at IS NULL RETURNING 1::bigint";
+pub(super) const TOKEN_LET_GO: &str = "SELECT 1::bigint FROM operator_token WHERE token_id = $1 FOR UPDATE SKIP LOCKED";
+pub(super) const APPLICATIONS_GUARD: &str = "SELECT application_no, revision FROM application
+    WHERE application_no = ANY($1::bigint[]) ORDER BY application_no FOR SHARE";
 pub(super) const TOKENS_GUARD: &str =
     "SELECT token_id FROM operator_token WHERE token_id = ANY($1::text[]) AND revoked_at IS NULL
     ORDER BY token_id FOR KEY SHARE";

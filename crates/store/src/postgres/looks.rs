@@ -16,6 +16,9 @@ impl Alone<'_> {
             Guard::Setting { name, value } => {
                 (self.run(Sql::SettingIs, &[name, value]).await, Conflict::Moved(Key::Setting(name.clone())))
             }
+            Guard::TokenLetGo { token_id } => {
+                (self.run(Sql::TokenLetGo, &[token_id]).await, Conflict::Moved(Key::Token(token_id.clone())))
+            }
             Guard::UnusedQuote { tenant, merchant, quote_id } => {
                 let found = self.run(Sql::QuoteUnused, &[&tenant.0, &merchant.0, quote_id]).await;
                 (found, Conflict::Moved(Key::Quote(quote_id.clone())))

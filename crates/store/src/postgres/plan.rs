@@ -394,7 +394,7 @@ pub(super) fn grouped(write: &Write) -> Option<Grouped<'_>> {
         | Write::PutSetting { .. }
         | Write::MoveSetting { .. }
         | Write::RewrapSecret { .. }
-        | Write::Guard(Guard::Setting { .. } | Guard::UnusedQuote { .. }) => None,
+        | Write::Guard(Guard::Setting { .. } | Guard::UnusedQuote { .. } | Guard::TokenLetGo { .. }) => None,
     }
 }
 

@@ -429,11 +429,11 @@ statements! {
          JOIN audit_head h ON h.tenant_no = a.tenant_no"
     );
 
-    // What a batch rests on. The lane is held against its being taken, the application against its being changed, the token against its being revoked.
+    // What a batch rests on. The lane is held against its being taken, the application against its being changed.
     LanesGuard: "SELECT lane, fence FROM delivery_lane WHERE lane = ANY($1::bigint[]) ORDER BY lane FOR KEY SHARE";
-    ApplicationsGuard: "SELECT application_no, revision FROM application WHERE application_no = ANY($1::bigint[])
-                        ORDER BY application_no FOR SHARE";
+    ApplicationsGuard: identity::APPLICATIONS_GUARD;
     TokensGuard: identity::TOKENS_GUARD;
+    TokenLetGo: identity::TOKEN_LET_GO;
 
     // The last lock of whoever changes applications: from here to the commit nobody else counts.
     DirectoryStamp: "WITH d AS (UPDATE directory SET revision = revision + 1 RETURNING revision)

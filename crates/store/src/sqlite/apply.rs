@@ -106,7 +106,9 @@ const fn family(write: &Write) -> u32 {
         Write::AddUses(_)
         | Write::RecordAudit(_)
         | Write::ForgetBytes { .. }
-        | Write::Guard(Guard::Lane { .. } | Guard::Before { .. } | Guard::Reached { .. }) => 0,
+        | Write::Guard(Guard::TokenLetGo { .. } | Guard::Lane { .. } | Guard::Before { .. } | Guard::Reached { .. }) => {
+            0
+        }
     }
 }
 

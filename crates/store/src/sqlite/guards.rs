@@ -175,6 +175,8 @@ impl Applier<'_> {
                 guard(stored == Some(*revision), Conflict::Moved(Key::Application(client_id.clone())))
             }
             Guard::Token { token_id } => guard(self.kept.finds(Sql::TokenLive, [token_id])?, Conflict::TokenRevoked),
+            // There is one writer, and this is its turn.
+            Guard::TokenLetGo { .. } => Ok(()),
             Guard::Setting { name, value } => self.check_setting(name, Some(value)),
             Guard::PaymentOrder { tenant, merchant, id, revision } => {
                 let of = [id.number(), tenant.0, merchant.0];
