@@ -34,11 +34,22 @@ impl SettledTime {
         Self { began: at, looks: Mutex::new(VecDeque::from([first])) }
     }
 
+    /// Takes a clock that only moves when it is told to for one that has stood as it shows for [`STOOD_FOR`].
+    pub fn believe(&self, at: Instant, shown: UnixMillis) {
+        let Some(long_ago) = at.checked_sub(STOOD_FOR) else { return };
+        let origin_ms = shown.0.saturating_sub(self.passed_ms(at));
+        let looks = [long_ago, at].map(|at| Look { at, origin_ms });
+        *self.looks.lock().unwrap_or_else(PoisonError::into_inner) = VecDeque::from(looks);
+    }
+
+    fn passed_ms(&self, at: Instant) -> i64 {
+        i64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(i64::MAX)
+    }
+
     /// Notes what the clock shows, and gives the earliest time that it can be by what it has shown within [`STOOD_FOR`]; none before it has been
     /// looked at for so long.
     pub fn look(&self, at: Instant, shown: UnixMillis) -> Option<UnixMillis> {
-        let since_began = at.saturating_duration_since(self.began);
-        let passed_ms = i64::try_from(since_began.as_millis()).unwrap_or(i64::MAX);
+        let passed_ms = self.passed_ms(at);
         let origin_ms = shown.0.saturating_sub(passed_ms);
         let age = |look: &Look| at.saturating_duration_since(look.at);
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,6 +128,16 @@ mod tests {
         assert_eq!(clock.look(1_200, YEAR_MS), Some(0));
         assert_eq!(clock.look(1_205, YEAR_MS), Some(YEAR_MS));
         assert_eq!(clock.look(1_210, -7_000), Some(-7_000));
+    }
+
+    #[test]
+    fn a_clock_that_is_believed_counts_at_once_and_not_when_it_is_put_forward_then() {
+        let clock = Watched::new(0);
+        let at = clock.began + Duration::from_secs(5);
+        clock.time.believe(at, UnixMillis(START + 5_000 + YEAR_MS));
+        assert_eq!(clock.look(5, YEAR_MS), Some(YEAR_MS));
+        assert_eq!(clock.look(7, 2 * YEAR_MS), Some(YEAR_MS));
+        assert_eq!(clock.look(9, 0), Some(0));
     }
 
     #[test]

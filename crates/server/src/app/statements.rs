@@ -4,6 +4,7 @@
 //! currencies that have orders in the month, never with the orders.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use countersign_domain::money::{Amount, Currency, Total};
 use countersign_domain::payment_order::PrepayId;
@@ -20,6 +21,9 @@ use super::identity::find_merchant;
 pub const PAGE: u32 = 500;
 /// How long after its last instant a month is waited for, in ms: an order is paid at an instant, and is stored within half of that, or not at all.
 pub const SETTLE_MS: i64 = 60_000;
+/// A month that ended so long ago, in ms, is over by whatever the clock shows: also right after a start, when nobody knows yet how long the clock
+/// has stood so. One that is ahead by a day has spoilt more than a statement (`RUNBOOK.md`, "A clock that was ahead").
+const LONG_OVER_MS: i64 = 86_400_000;
 
 /// Sums of some orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +93,12 @@ fn month(text: &str) -> Result<Month, AppError> {
     Month::parse(text).ok_or_else(|| AppError::InvalidParameter(of_field("month", why)))
 }
 
+/// Whether nothing is paid any more in a month that ends at `to`: by a clock that has stood right for some minutes, since one that is ahead goes back
+/// into the month; or by far.
+fn is_over(to: UnixMillis, now: UnixMillis, settled: Option<UnixMillis>) -> bool {
+    settled.is_some_and(|settled| settled >= to.plus_ms(SETTLE_MS)) || now >= to.plus_ms(LONG_OVER_MS)
+}
+
 /// Begins a statement. Who is not there and a month that is not a month, or has not begun, are refused here.
 pub async fn begin(app: &App, merchant_id: &str, text: &str) -> Result<Statement, AppError> {
     let (month, zone, now) = (month(text)?, &app.policy.rule_zone, app.clock.now());
@@ -102,8 +112,9 @@ pub async fn begin(app: &App, merchant_id: &str, text: &str) -> Result<Statement
         MerchantKind::Institution => Payee::Tenant(owner.tenant),
         MerchantKind::Merchant | MerchantKind::SubAccount => Payee::Merchant(owner.tenant, owner.no),
     };
+    let settled = app.settled.look(Instant::now(), now);
     // A commit that nobody has answered, as where a synchronous standby is away, was decided long ago and may be seen later.
-    let is_complete = now >= to.plus_ms(SETTLE_MS) && app.store.paid_orders_settle().await?;
+    let is_complete = is_over(to, now, settled) && app.store.paid_orders_settle().await?;
     let about = About {
         merchant_id: owner.merchant_id,
         month,
@@ -154,5 +165,63 @@ impl Statement {
             all.entry(currency).or_default().join(sums);
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_domain::payment_order::{PaymentStatus, Step};
+
+    use super::*;
+    use crate::app::fixtures::{Deployment, application, nobody, ordered};
+    use crate::app::identity::find_application;
+    use crate::app::payment_orders::advance;
+
+    const MONTH: &str = "2031-01";
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_month_is_complete_by_a_clock_that_is_ahead_and_goes_back_into_it() {
+        for deployment in Deployment::on_each_store().await {
+            let app = deployment.open().await;
+            let (from, to) = app.policy.rule_zone.month(Month::parse(MONTH).expect("a month"));
+            let clock_to = |at: UnixMillis| app.clock.advance_ms(at.0 - app.clock.now().0);
+            clock_to(from);
+            let client_id = application(&app, "till", None).await;
+            let of = find_application(&app, &client_id).await.expect("is there");
+            let statement = async || begin(&app, "till", MONTH).await.expect("begins");
+            let is_complete = async || statement().await.about().is_complete;
+
+            clock_to(to.plus_ms(-60_000));
+            let order = ordered(&app, &of, "late").await.order;
+            app.settled.believe(Instant::now(), app.clock.now());
+            app.clock.advance_ms(300_000);
+            assert!(!is_complete().await, "it has shown so for a moment only");
+            app.clock.advance_ms(-300_000);
+            let step = Step { to: PaymentStatus::Paid, actual_amount: None, transact_at: None };
+            advance(&app, order.prepay_id, step, &|_| None, &nobody()).await.expect("is paid");
+
+            clock_to(to.plus_ms(SETTLE_MS - 1));
+            app.settled.believe(Instant::now(), app.clock.now());
+            assert!(!is_complete().await);
+            clock_to(to.plus_ms(SETTLE_MS));
+            app.settled.believe(Instant::now(), app.clock.now());
+            assert!(is_complete().await);
+            assert_eq!(statement().await.next(&app).await.expect("reads").len(), 1);
+            Deployment::close(&app);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_month_that_ended_a_day_ago_is_complete_at_once_after_a_start() {
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
+        application(&app, "till", None).await;
+        let (_, to) = app.policy.rule_zone.month(Month::parse(MONTH).expect("a month"));
+        for (since_ms, is_complete) in [(SETTLE_MS, false), (LONG_OVER_MS - 1, false), (LONG_OVER_MS, true)] {
+            app.clock.advance_ms(to.plus_ms(since_ms).0 - app.clock.now().0);
+            let statement = begin(&app, "till", MONTH).await.expect("begins");
+            assert_eq!(statement.about().is_complete, is_complete, "{since_ms}");
+        }
+        Deployment::close(&app);
     }
 }

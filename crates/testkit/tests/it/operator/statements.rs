@@ -1,5 +1,7 @@
 //! Statements: a month's orders with their fees and sums, in both forms, to their last record or not at all.
 
+use std::time::Instant;
+
 use countersign::app::Actor;
 use countersign::app::rules::{Making, RuleChange, change};
 use countersign_domain::ids::ApplicationNo;
@@ -89,6 +91,7 @@ async fn a_statement_lists_a_month_by_number_and_adds_it_up() {
     let house = House::open().await;
     let ids = busy(&house).await;
     house.app.clock.advance_ms(60_000);
+    house.app.settled.believe(Instant::now(), house.app.clock.now());
     let answer = house.get(&format!("/statements?merchant_id=bank&{JANUARY}&format=jsonl")).await.ok();
     assert_eq!(answer.headers["content-type"], "application/x-ndjson");
     assert_eq!(answer.headers["content-disposition"], "attachment; filename=\"statement-bank-2026-01.jsonl\"");
