@@ -187,19 +187,9 @@ pub fn claim(of: &ApplicationRow, nonce: &str, at: UnixMillis) -> ClaimKey {
     ClaimKey { tenant: of.tenant, application: of.no, nonce: nonce.to_owned(), stamped_at: at }
 }
 
-/// A payment order of it.
-pub async fn ordered(app: &App, of: &ApplicationView, trade_no: &str) -> PaymentOrderRow {
-    ordered_by(app, of, trade_no, &nobody()).await.expect("is made")
-}
-
-/// The same, asked for by somebody.
-pub async fn ordered_by(
-    app: &App,
-    of: &ApplicationView,
-    trade_no: &str,
-    actor: &Actor,
-) -> Result<PaymentOrderRow, AppError> {
-    let wanted = Wanted {
+/// A payment order that is asked for.
+pub fn wanted(trade_no: &str) -> Wanted {
+    Wanted {
         trade_no: trade_no.to_owned(),
         content: Content {
             kind: PaymentKind::Order,
@@ -218,7 +208,21 @@ pub async fn ordered_by(
             head: "POST /v1/pay/order".to_owned(),
             body: format!(r#"{{"merchantTradeNo":"{trade_no}","currency":"USDT","orderAmount":"1"}}"#).into_bytes(),
         },
-    };
+    }
+}
+
+/// A payment order of it.
+pub async fn ordered(app: &App, of: &ApplicationView, trade_no: &str) -> PaymentOrderRow {
+    ordered_by(app, of, trade_no, &nobody()).await.expect("is made")
+}
+
+/// The same, asked for by somebody.
+pub async fn ordered_by(
+    app: &App,
+    of: &ApplicationView,
+    trade_no: &str,
+    actor: &Actor,
+) -> Result<PaymentOrderRow, AppError> {
     let claim = claim(&of.application, trade_no, app.clock.now());
-    create(app, &of.merchant, &of.application, &wanted, &claim, actor).await
+    create(app, &of.merchant, &of.application, &wanted(trade_no), &claim, actor).await
 }

@@ -3,6 +3,8 @@
 //! Every change is one batch: the order, its history, its callback, the audit line and the used nonce stand or fall together. A trade number
 //! is looked up before anything that depends on the time, so a request that is repeated gets its order whatever the hour.
 
+use std::time::Duration;
+
 use countersign_domain::fees;
 use countersign_domain::ids::TenantNo;
 use countersign_domain::money::{Amount, Currency, transaction};
@@ -19,6 +21,7 @@ use countersign_store::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite,
     PaymentOrders as _, Received,
 };
+use tokio::time::sleep;
 
 use super::error::AppError;
 use super::operators::{Keep, kept};
@@ -32,6 +35,8 @@ mod telling;
 pub use expiry::{Receivers, expire, expired};
 use standing::{as_it_stands, has_lapsed, in_time};
 
+/// Before an order is made anew that had expired by the time it was to be written.
+const LATE_PAUSE: Duration = Duration::from_millis(100);
 /// Orders that are looked at for a page of a list where no index leads to what is asked.
 pub const LOOKED_MAX: u32 = 5_000;
 
@@ -98,6 +103,8 @@ pub async fn create(
             return Ok(there);
         }
         let row = new_order(app, owner, by, wanted, actor)?;
+        // Else it would be told as pending, and be expired for whoever knows the time better.
+        let in_time = Guard::Before { instant: row.order.expires_at, time: app.clock.source() };
         let writes = vec![
             Write::ClaimNonce(claim.clone()),
             Write::RecordAudit(Box::new(telling::made(&row, actor))),
@@ -105,10 +112,13 @@ pub async fn create(
                 row: row.clone(),
                 received: wanted.received.clone(),
             })),
+            Write::Guard(in_time),
         ];
         match app.store.commit(Batch(writes)).await {
             Ok(_) => return Ok(row),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
+            // It has expired by the database's time, as where this node has slept: the next measurement sets it right.
+            Err(CommitError::Conflict(Conflict::Late(_))) if app.may_decide_anew(arrived) => sleep(LATE_PAUSE).await,
             // Another node was first, or drew the same number: look again.
             Err(CommitError::Conflict(_)) if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),
@@ -357,12 +367,14 @@ pub fn checkout(app: &App, order: &PaymentOrder) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::time::Instant;
 
     use countersign_domain::lanes::Fence;
 
     use super::*;
-    use crate::app::fixtures::{Deployment, application, claim, nobody, ordered};
+    use crate::app::fixtures::{Deployment, application, claim, nobody, ordered, wanted};
     use crate::app::identity::find_application;
+    use crate::clock::Clock;
 
     /// Else the merchant would hear of it at the dispatcher's own next look.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -397,6 +409,32 @@ mod tests {
         assert_eq!(moves.iter().map(|step| step.at).collect::<Vec<_>>(), [late.order.expires_at]);
         let moves = show(&app, closed.order.prepay_id).await.expect("is there").moves;
         assert_eq!(moves.len(), 1);
+        Deployment::close(&app);
+    }
+
+    /// Its clock is put right by the next measurement, and until then the merchant is told to come again.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_that_has_slept_makes_no_order_that_has_expired() {
+        let deployment = Deployment::on_postgres().await.in_real_time();
+        let app = deployment.open().await;
+        let Clock::Shared(time) = &app.clock else { panic!("nodes share a clock") };
+        let client_id = application(&app, "till", None).await;
+        let of = find_application(&app, &client_id).await.expect("is there");
+        let right = app.clock.now();
+        time.measured(Instant::now(), right.plus_ms(-2 * 3_600_000), Duration::ZERO);
+        let wanted = wanted("slept");
+        let claim = claim(&of.application, "slept", right);
+        let made = async || create(&app, &of.merchant, &of.application, &wanted, &claim, &nobody()).await;
+        let began = Instant::now();
+        let refused = made().await;
+        assert!(matches!(refused, Err(AppError::Busy)), "{refused:?}");
+        assert!(began.elapsed() >= Duration::from_secs(2), "it waits for the next measurement");
+        let by_no = Named { prepay_id: None, trade_no: Some("slept") };
+        assert!(matches!(find(&app, &of.merchant, &by_no).await, Err(AppError::OrderNotFound)));
+
+        time.measured(Instant::now(), right, Duration::ZERO);
+        let order = made().await.expect("neither its number nor its nonce is used up").order;
+        assert_eq!((order.status, order.created_at >= right), (PaymentStatus::Pending, true));
         Deployment::close(&app);
     }
 }
