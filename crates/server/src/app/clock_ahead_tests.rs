@@ -1,6 +1,7 @@
 //! What a clock leaves behind that was ahead for a while and is right again.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use countersign_domain::conversion::{Given, Limits, Pair, QuoteRefused};
 use countersign_domain::money::Amount;
@@ -179,6 +180,34 @@ async fn a_secret_that_had_ended_by_a_clock_that_was_ahead_is_known_again_and_si
     app.clock.advance_ms(-2 * HOUR_MS);
     assert_eq!(signed_with().await, both, "it has not ended by the clock that is right");
     Deployment::close(&app);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rotation_by_a_clock_that_is_ahead_revokes_nothing_that_lives_by_the_right_one() {
+    const AHEAD_MS: i64 = 31 * 24 * HOUR_MS;
+    for is_settled in [false, true] {
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
+        let client_id = application(&app, "till", None).await;
+        rotate_secret(&app, &client_id, 3_600, &|_| None, &nobody()).await.expect("is made");
+        if is_settled {
+            app.settled.believe(Instant::now(), app.clock.now());
+        }
+        app.clock.advance_ms(AHEAD_MS);
+        rotate_secret(&app, &client_id, 3_600, &|_| None, &nobody()).await.expect("is made");
+        app.clock.advance_ms(-AHEAD_MS);
+        let live = async || {
+            let all = list_secrets(&app, &client_id).await.expect("reads");
+            (all.iter().filter(|seen| seen.row.is_live(app.clock.now())).count(), all.len())
+        };
+        assert_eq!(live().await, (3, 3), "{is_settled}");
+        // That clock was right after all, or its time has come.
+        app.clock.advance_ms(AHEAD_MS + HOUR_MS);
+        app.settled.believe(Instant::now(), app.clock.now());
+        rotate_secret(&app, &client_id, 3_600, &|_| None, &nobody()).await.expect("is made");
+        assert_eq!(live().await, (2, 3), "the first one has left the list");
+        Deployment::close(&app);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

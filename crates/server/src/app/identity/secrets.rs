@@ -1,5 +1,7 @@
 //! Payment API Secrets: made here, sealed under the master key, shown once.
 
+use std::time::Instant;
+
 use countersign_domain::ids::prefix;
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::batch::{Guard, Write};
@@ -258,7 +260,9 @@ pub async fn rotate_secret(
         // Newest is newest, whatever the clock does: an instant after every secret before it.
         let at = view.secrets.iter().map(|s| s.created_at.plus_ms(1)).fold(now, UnixMillis::max);
         let (row, plain) = new_secret(app, &view.application, at, before.is_empty());
-        let is_long_over = |s: &&SecretRow| s.not_after.is_some_and(|e| e.0 < now.0 - ENDED_LISTED_MS);
+        // For good, so not by a clock that may be ahead: where nobody knows that it has stood right, a later rotation does it.
+        let listed_from = app.settled.look(Instant::now(), now).map(|settled| settled.plus_ms(-ENDED_LISTED_MS));
+        let is_long_over = |s: &&SecretRow| s.not_after.zip(listed_from).is_some_and(|(end, from)| end < from);
         let long_ended = view.secrets.iter().filter(is_long_over).filter(|_| overlap_s > 0);
         let forgotten = long_ended.map(|s| SecretRow { revoked_at: s.not_after, signs_callbacks: false, ..s.clone() });
         let ended: Vec<SecretRow> = ended.into_iter().chain(forgotten).collect();

@@ -1,5 +1,7 @@
 //! Payment API Secrets: rotated, listed without the secret, switched, revoked.
 
+use std::time::Instant;
+
 use countersign::app::uses;
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
@@ -263,6 +265,7 @@ async fn what_ended_long_ago_leaves_the_list_with_the_next_rotation() {
     for _ in 0..40 {
         house.post(&path, json!({"overlap_s": 60})).await.ok();
         house.app.clock.advance_ms(DAY_MS);
+        house.app.settled.believe(Instant::now(), house.app.clock.now());
     }
     let all = secrets(&house, &client_id).await;
     assert_eq!(all.len(), 1 + 1 + 30, "the live one, the one before it, and what had ended within 30 days");
