@@ -191,6 +191,9 @@ pub struct Uses {
     pub tokens: Vec<TokenUse>,
     /// Minutes before this one are forgotten.
     pub forget_before: i64,
+    /// When they are noted. A last use that is stored and lies farther ahead of that, and of a shared store's own time, than clocks are apart
+    /// ([`countersign_domain::time::CLOCKS_APART_MS_MAX`]) was noted by a clock that was ahead: it counts as one of now. None: all are believed.
+    pub noted_at: Option<UnixMillis>,
 }
 
 /// A secret, whatever its state, and the ClientId that its sealed form is bound to.

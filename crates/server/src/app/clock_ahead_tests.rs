@@ -9,6 +9,7 @@ use countersign_domain::payment_order::{PaymentStatus, PrepayId, Step};
 use countersign_domain::rules::{Markup, RuleAsk, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{ApplicationView, MerchantRow};
+use countersign_store::{Batch, Store as _, Write};
 use rust_decimal::Decimal;
 
 use super::callers::CallbackKeys;
@@ -22,7 +23,7 @@ use super::identity::{
 use super::payment_orders::{self, advance, currency};
 use super::rates::{self, Wanted};
 use super::rules::{Making, RuleChange, change};
-use super::{App, evidence, identity};
+use super::{App, evidence, identity, uses};
 use crate::evidence::verify;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -230,4 +231,38 @@ async fn secrets_that_were_ended_at_once_live_no_more_whatever_the_clock_does() 
     let revoked = identity::revoke_secret(&app, &client_id, &made.row.secret_id, &|_| None, &nobody()).await;
     assert_eq!(revoked.expect("is revoked").live, 0);
     Deployment::close(&app);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_secret_that_a_clock_counted_which_was_ahead_can_be_retired_an_hour_after_it_is_right() {
+    for deployment in Deployment::on_each_store().await {
+        let app = deployment.open().await;
+        let client_id = application(&app, "till", None).await;
+        let first = list_secrets(&app, &client_id).await.expect("reads").remove(0).row.secret_id;
+        app.clock.advance_ms(100 * HOUR_MS);
+        let since = app.clock.now().0.to_string();
+        let ahead = Write::PutSetting { name: uses::COUNTED_SINCE.to_owned(), value: since };
+        app.store.commit(Batch(vec![ahead])).await.expect("is written");
+        let use_first = async || {
+            app.uses.tally(&first).one_more(app.clock.now());
+            app.uses.token("tok_1", app.clock.now());
+            uses::note(&app).await.expect("is noted");
+        };
+        use_first().await;
+        app.clock.advance_ms(-100 * HOUR_MS);
+        use_first().await;
+        let seen = list_secrets(&app, &client_id).await.expect("reads").remove(0);
+        let now = Some(app.clock.now());
+        assert_eq!((seen.usage.counted_since, seen.usage.last_used_at), (now, now));
+
+        rotate_secret(&app, &client_id, 24 * 3_600, &|_| None, &nobody()).await.expect("is made");
+        let new = list_secrets(&app, &client_id).await.expect("reads").remove(0).row.secret_id;
+        identity::use_for_callbacks(&app, &client_id, &new, &|_| None, &nobody()).await.expect("signs");
+        for (after_ms, is_safe) in [(HOUR_MS - 1, false), (1, true)] {
+            app.clock.advance_ms(after_ms);
+            let seen = list_secrets(&app, &client_id).await.expect("reads").remove(1);
+            assert_eq!(seen.in_use.is_none(), is_safe, "{:?}", seen.in_use);
+        }
+        Deployment::close(&app);
+    }
 }

@@ -7,14 +7,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{CLOCKS_APART_MS_MAX, UnixMillis};
 use countersign_store::Store as _;
-use countersign_store::batch::{Batch, Write};
-use countersign_store::contract::{SecretRow, SecretUses, TokenRow, TokenUse, Uses as Noted};
+use countersign_store::batch::{Batch, Guard, Write};
+use countersign_store::contract::{CommitError, SecretRow, SecretUses, TokenRow, TokenUse, Uses as Noted};
 use tokio::sync::Mutex as FairMutex;
 
 use super::App;
@@ -83,8 +83,8 @@ pub struct Uses {
     tokens: Mutex<HashMap<Box<str>, TokenMark>>,
     /// One notes at a time.
     noting: FairMutex<()>,
-    /// Whether the store is known to say since when uses are counted.
-    begun: AtomicBool,
+    /// Since when uses are counted, as the store says, in ms since 1970; 0: not known.
+    begun_ms: AtomicI64,
 }
 
 /// How a secret was used, over all nodes as far as it was noted.
@@ -141,7 +141,11 @@ impl Uses {
         let mut tokens = self.tokens();
         tokens.retain(|_, mark| mark.noted != Some(mark.last) || now.0 - mark.last.0 < TOKEN_NOTE_MS);
         let due = |mark: &TokenMark| {
-            mark.noted.is_none_or(|noted| noted != mark.last && now.0.saturating_sub(noted.0) >= TOKEN_NOTE_MS)
+            // What was noted by a clock that was ahead is not waited for.
+            let is_old = |noted: UnixMillis| {
+                now.0.saturating_sub(noted.0) >= TOKEN_NOTE_MS || noted > now.plus_ms(CLOCKS_APART_MS_MAX)
+            };
+            mark.noted.is_none_or(|noted| noted != mark.last && is_old(noted))
         };
         let due = tokens.iter().filter(|(_, mark)| due(mark));
         let mut due: Vec<_> =
@@ -166,25 +170,47 @@ impl Uses {
     }
 }
 
-/// Since when uses are counted, in ms since 1970: written by the first process that counts, and never again.
+/// Since when uses are counted, in ms since 1970: written by the first process that counts, and again only where a clock wrote it that was ahead.
 pub const COUNTED_SINCE: &str = "uses_counted_since_ms";
 
-async fn counted_since(app: &App) -> Result<Option<UnixMillis>, AppError> {
-    // A text that is no number counts as none: then counting begins anew, which is on the safe side.
-    Ok(app.store.setting(COUNTED_SINCE).await?.and_then(|text| text.parse().ok()).map(UnixMillis))
+/// A text that is no number counts as none: then counting begins anew, which is on the safe side.
+fn instant(text: &str) -> Option<UnixMillis> {
+    text.parse().ok().map(UnixMillis)
 }
 
-/// Says in the store that counting has begun, unless it says so already.
+async fn counted_since(app: &App) -> Result<Option<UnixMillis>, AppError> {
+    Ok(app.store.setting(COUNTED_SINCE).await?.as_deref().and_then(instant))
+}
+
+/// Says in the store that counting has begun, unless it says so already. Where it says an instant that is yet to come, counting begins anew.
 async fn begin(app: &App) -> Result<(), AppError> {
-    if app.uses.begun.load(Ordering::Relaxed) {
+    let now = app.clock.now();
+    let has_come = |since: &UnixMillis| *since <= now.plus_ms(CLOCKS_APART_MS_MAX);
+    let known = Some(UnixMillis(app.uses.begun_ms.load(Ordering::Relaxed))).filter(|since| since.0 > 0);
+    if known.is_some_and(|since| has_come(&since)) {
         return Ok(());
     }
-    if counted_since(app).await?.is_none() {
-        // Two nodes at once: the later instant may stay, which is on the safe side.
-        let value = app.clock.now().0.to_string();
-        app.store.commit(Batch(vec![Write::PutSetting { name: COUNTED_SINCE.to_owned(), value }])).await?;
-    }
-    app.uses.begun.store(true, Ordering::Relaxed);
+    let (said, name, value) = (app.store.setting(COUNTED_SINCE).await?, COUNTED_SINCE.to_owned(), now.0.to_string());
+    let since = match said.as_deref().and_then(instant) {
+        Some(since) if has_come(&since) => since,
+        Some(ahead) => {
+            // This node's clock may be the one that is wrong, and behind.
+            let is_ahead = Guard::Before { instant: ahead.plus_ms(-CLOCKS_APART_MS_MAX), time: app.clock.source() };
+            let writes = vec![Write::MoveSetting { name, from: said, to: value }, Write::Guard(is_ahead)];
+            match app.store.commit(Batch(writes)).await {
+                Ok(_) => now,
+                // Or another node was first: the next time shows.
+                Err(CommitError::Conflict(_)) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        None => {
+            // Two nodes at once: the later instant may stay, which is on the safe side.
+            app.store.commit(Batch(vec![Write::PutSetting { name, value }])).await?;
+            now
+        }
+    };
+    app.uses.begun_ms.store(since.0, Ordering::Relaxed);
     Ok(())
 }
 
@@ -228,7 +254,8 @@ fn batch(some: &[(Box<str>, Arc<Tally>)], counts: &[u64], tokens: &[TokenUse], n
         uses: i64::try_from(*count).unwrap_or(i64::MAX),
         last_used_at: tally.last().unwrap_or(now),
     });
-    Noted { secrets: secrets.collect(), tokens: tokens.to_vec(), forget_before: minute(now) - KEPT_MINUTES }
+    let forget_before = minute(now) - KEPT_MINUTES;
+    Noted { secrets: secrets.collect(), tokens: tokens.to_vec(), forget_before, noted_at: Some(now) }
 }
 
 /// How each of an application's secrets was used, in their order: what the store has and what this process has not noted yet.
@@ -308,5 +335,16 @@ mod tests {
         uses.tokens_noted(&due);
         assert!(uses.due_tokens(later).is_empty());
         assert!(uses.tokens().is_empty(), "and then it is forgotten");
+    }
+
+    #[test]
+    fn a_tokens_use_is_written_when_the_clock_that_noted_the_last_one_was_ahead() {
+        let uses = Uses::default();
+        for ms in [9_000_000, 1_000_000] {
+            uses.token("tok_1", UnixMillis(ms));
+            let due = uses.due_tokens(UnixMillis(ms));
+            assert_eq!(due.len(), 1, "{ms}");
+            uses.tokens_noted(&due);
+        }
     }
 }

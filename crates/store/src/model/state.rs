@@ -7,7 +7,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::rules::{RuleHead, RuleVersion};
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{CLOCKS_APART_MS_MAX, UnixMillis};
 
 use super::conversion::Conversions;
 use super::payment_orders::Orders;
@@ -366,14 +366,18 @@ impl State {
     }
 
     fn add_uses(&mut self, uses: &Uses) {
+        let last = |stored: Option<UnixMillis>, used| {
+            let ahead = |at: &UnixMillis| uses.noted_at.filter(|now| *at > now.plus_ms(CLOCKS_APART_MS_MAX));
+            stored.map(|at| ahead(&at).unwrap_or(at)).max(Some(used))
+        };
         for of in &uses.secrets {
             let Some(secret) = self.secrets.get_mut(&of.secret_id) else { continue };
-            secret.last_used_at = secret.last_used_at.max(Some(of.last_used_at));
+            secret.last_used_at = last(secret.last_used_at, of.last_used_at);
             *self.secret_uses.entry((of.secret_id.clone(), of.minute)).or_insert(0) += of.uses;
         }
         for of in &uses.tokens {
             let Some(token) = self.tokens.get_mut(&of.token_id) else { continue };
-            token.last_used_at = token.last_used_at.max(Some(of.last_used_at));
+            token.last_used_at = last(token.last_used_at, of.last_used_at);
         }
         let mut old: Vec<_> =
             self.secret_uses.keys().filter(|(_, minute)| *minute < uses.forget_before).cloned().collect();

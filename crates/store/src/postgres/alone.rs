@@ -3,7 +3,7 @@
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{EventNo, MerchantNo, TenantNo};
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{CLOCKS_APART_MS_MAX, UnixMillis};
 use tokio_postgres::{Error, Row};
 
 use super::attempt_log;
@@ -325,14 +325,15 @@ impl<'a> Alone<'a> {
         let last: Vec<i64> = uses.secrets.iter().map(|s| s.last_used_at.0).collect();
         let minutes: Vec<i64> = uses.secrets.iter().map(|s| s.minute).collect();
         let counts: Vec<i64> = uses.secrets.iter().map(|s| s.uses).collect();
+        let noted_at = uses.noted_at.map_or(i64::MAX, |now| now.0);
         if !ids.is_empty() {
-            self.run(Sql::SecretsUsed, &[&ids, &last]).await?;
+            self.run(Sql::SecretsUsed, &[&ids, &last, &noted_at, &CLOCKS_APART_MS_MAX]).await?;
             self.run(Sql::SecretUsesAdd, &[&ids, &minutes, &counts]).await?;
         }
         if !uses.tokens.is_empty() {
             let ids: Vec<&str> = uses.tokens.iter().map(|t| t.token_id.as_str()).collect();
             let last: Vec<i64> = uses.tokens.iter().map(|t| t.last_used_at.0).collect();
-            self.run(Sql::TokensUsed, &[&ids, &last]).await?;
+            self.run(Sql::TokensUsed, &[&ids, &last, &noted_at, &CLOCKS_APART_MS_MAX]).await?;
         }
         let most = i64::try_from(USES_FORGOTTEN_MAX).unwrap_or(i64::MAX);
         self.run(Sql::SecretUsesForget, &[&uses.forget_before, &most]).await.map(|_| ())

@@ -94,3 +94,37 @@ pub(super) const APPLICATIONS_GUARD: &str = "SELECT application_no, revision FRO
 pub(super) const TOKENS_GUARD: &str =
     "SELECT token_id FROM operator_token WHERE token_id = ANY($1::text[]) AND revoked_at IS NULL
     ORDER BY token_id FOR KEY SHARE";
+
+/// Notes last uses. Rows are locked by id, so that nodes that note the same ones at once do not wait for each other in a circle. What is stored and is
+/// ahead ($4) both of the time of who notes ($3) and of the database's was noted by a clock that was ahead.
+macro_rules! used {
+    ($table:literal, $id:literal) => {
+        concat!(
+            "WITH used AS (SELECT r.",
+            $id,
+            ", a.last_used_at FROM ",
+            $table,
+            " r
+               JOIN unnest($1::text[], $2::bigint[]) AS a (id, last_used_at) ON r.",
+            $id,
+            " = a.id COLLATE \"C\"
+               ORDER BY r.",
+            $id,
+            " FOR NO KEY UPDATE OF r)
+             UPDATE ",
+            $table,
+            " r SET last_used_at = greatest(
+               CASE WHEN r.last_used_at - $4::bigint > greatest($3::bigint, ",
+            now!(),
+            ") THEN $3 ELSE r.last_used_at END,
+               used.last_used_at) FROM used WHERE r.",
+            $id,
+            " = used.",
+            $id
+        )
+    };
+}
+
+pub(super) const SECRETS_USED: &str = used!("secret", "secret_id");
+
+pub(super) const TOKENS_USED: &str = used!("operator_token", "token_id");

@@ -254,12 +254,7 @@ statements! {
                    ON CONFLICT DO NOTHING RETURNING 1::bigint";
     SecretUpdate: "UPDATE secret SET not_after = $2, revoked_at = $3, signs_callbacks = $4 WHERE secret_id = $1
                    RETURNING 1::bigint";
-    // Rows are locked by id, so that nodes that note the same secrets at once do not wait for each other in a circle.
-    SecretsUsed: "WITH used AS (SELECT s.secret_id, a.last_used_at FROM secret s
-                  JOIN unnest($1::text[], $2::bigint[]) AS a (secret_id, last_used_at) ON s.secret_id = a.secret_id COLLATE \"C\"
-                  ORDER BY s.secret_id FOR NO KEY UPDATE OF s)
-                  UPDATE secret s SET last_used_at = greatest(s.last_used_at, used.last_used_at) FROM used
-                  WHERE s.secret_id = used.secret_id";
+    SecretsUsed: identity::SECRETS_USED;
     SecretUsesAdd: "INSERT INTO secret_use AS u (secret_id, minute, uses) SELECT s.secret_id, a.minute, a.uses
                     FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS a (secret_id, minute, uses)
                     JOIN secret s ON s.secret_id = a.secret_id COLLATE \"C\" ORDER BY s.secret_id, a.minute
@@ -267,11 +262,7 @@ statements! {
     SecretUsesForget: "DELETE FROM secret_use u USING (SELECT secret_id, minute FROM secret_use WHERE minute < $1
                        ORDER BY minute, secret_id LIMIT $2 FOR UPDATE SKIP LOCKED) o
                        WHERE u.secret_id = o.secret_id AND u.minute = o.minute";
-    TokensUsed: "WITH used AS (SELECT t.token_id, a.last_used_at FROM operator_token t
-                 JOIN unnest($1::text[], $2::bigint[]) AS a (token_id, last_used_at) ON t.token_id = a.token_id COLLATE \"C\"
-                 ORDER BY t.token_id FOR NO KEY UPDATE OF t)
-                 UPDATE operator_token t SET last_used_at = greatest(t.last_used_at, used.last_used_at) FROM used
-                 WHERE t.token_id = used.token_id";
+    TokensUsed: identity::TOKENS_USED;
     SecretRewrap: "UPDATE secret SET key_id = $3, sealed = $4 WHERE secret_id = $1 AND key_id = $2 RETURNING 1::bigint";
     TokenInsert: identity::TOKEN_INSERT;
     TokenRevoke: identity::TOKEN_REVOKE;

@@ -92,7 +92,7 @@ statements! {
     SecretThere: "SELECT 1 FROM secret WHERE secret_id = ?1";
     SecretInsert: "INSERT INTO secret (application_no, secret_id, key_id, sealed, fingerprint, last4, signs_callbacks,
                    created_at, not_after, revoked_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    SecretUsed: "UPDATE secret SET last_used_at = max(coalesce(last_used_at, 0), ?2) WHERE secret_id = ?1";
+    SecretUsed: "UPDATE secret SET last_used_at = max(iif(last_used_at > ?3, ?4, coalesce(last_used_at, 0)), ?2) WHERE secret_id = ?1";
     SecretUseAdd: "INSERT INTO secret_use (secret_id, minute, uses) SELECT secret_id, ?2, ?3 FROM secret WHERE secret_id = ?1
                    ON CONFLICT (secret_id, minute) DO UPDATE SET uses = uses + excluded.uses";
     SecretUsesForget: "DELETE FROM secret_use WHERE (secret_id, minute) IN (SELECT secret_id, minute FROM secret_use
@@ -107,7 +107,7 @@ statements! {
     TokenInsert: "INSERT INTO operator_token (token_id, name, digest, role, created_at, expires_at, revoked_at)
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     TokenRevoke: "UPDATE operator_token SET revoked_at = ?2 WHERE token_id = ?1";
-    TokenUsed: "UPDATE operator_token SET last_used_at = max(coalesce(last_used_at, 0), ?2) WHERE token_id = ?1";
+    TokenUsed: "UPDATE operator_token SET last_used_at = max(iif(last_used_at > ?3, ?4, coalesce(last_used_at, 0)), ?2) WHERE token_id = ?1";
 
     OrderTaken: "SELECT 1 FROM convert_order WHERE order_id = ?1";
     OrderRevision: "SELECT revision FROM convert_order WHERE order_id = ?1 AND tenant_no = ?2";

@@ -4,7 +4,7 @@ use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
 use countersign_domain::rules::RuleVersion;
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{CLOCKS_APART_MS_MAX, UnixMillis};
 use rusqlite::{Params, params};
 
 use super::apply::Found;
@@ -162,12 +162,14 @@ fn turn(
 }
 
 fn add_uses(kept: &mut Kept<'_>, uses: &Uses) -> rusqlite::Result<()> {
+    let noted_at = uses.noted_at.map_or(i64::MAX, |now| now.0);
+    let believed = noted_at.saturating_add(CLOCKS_APART_MS_MAX);
     for of in &uses.secrets {
-        kept.run(Sql::SecretUsed, params![of.secret_id, of.last_used_at.0])?;
+        kept.run(Sql::SecretUsed, params![of.secret_id, of.last_used_at.0, believed, noted_at])?;
         kept.run(Sql::SecretUseAdd, params![of.secret_id, of.minute, of.uses])?;
     }
     for of in &uses.tokens {
-        kept.run(Sql::TokenUsed, params![of.token_id, of.last_used_at.0])?;
+        kept.run(Sql::TokenUsed, params![of.token_id, of.last_used_at.0, believed, noted_at])?;
     }
     let most = i64::try_from(USES_FORGOTTEN_MAX).unwrap_or(i64::MAX);
     kept.run(Sql::SecretUsesForget, [uses.forget_before, most])?;

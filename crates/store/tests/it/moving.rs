@@ -107,7 +107,7 @@ async fn furnish_all(store: &AnyStore) {
         commit(store, vec![Write::InsertToken(Box::new(row)), audit("token.create")]).await;
         let used = SecretUses { secret_id: format!("s{n}"), minute: 7, uses: 3, last_used_at: at(8) };
         let tokens = vec![TokenUse { token_id: format!("t{n}"), last_used_at: at(9) }];
-        let uses = Uses { secrets: vec![used], tokens, forget_before: 0 };
+        let uses = Uses { secrets: vec![used], tokens, ..Uses::default() };
         commit(store, vec![Write::AddUses(Box::new(uses))]).await;
         commit(store, vec![remember(answer(&format!("k{n}")))]).await;
     }

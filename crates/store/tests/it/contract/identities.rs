@@ -161,7 +161,7 @@ fn uses(secret_id: &str, minute: i64, uses: i64, last_ms: i64) -> SecretUses {
 }
 
 fn add(secrets: Vec<SecretUses>, forget_before: i64) -> Write {
-    Write::AddUses(Box::new(Uses { secrets, tokens: Vec::new(), forget_before }))
+    Write::AddUses(Box::new(Uses { secrets, forget_before, ..Uses::default() }))
 }
 
 pub async fn uses_of_a_secret_add_up_and_are_forgotten_by_age(store: Any) {
@@ -238,6 +238,29 @@ pub async fn tokens_are_listed_by_id_with_their_last_use(store: Any) {
     assert_eq!(list(None, 9).await, [of("tok_1", Some(at(5))), of("tok_2", None), of("tok_3", Some(at(7)))]);
     assert_eq!(store.token_by_id("tok_2").await.expect("reads"), Some(token("tok_2", 2)));
     assert_eq!(store.token_by_id("tok_9").await.expect("reads"), None);
+}
+
+pub async fn a_last_use_of_a_clock_that_was_ahead_gives_way_to_the_next_one(store: Any) {
+    // Ahead of the time of a shared store, too.
+    const NOW: i64 = 4_000_000_000_000;
+    const APART: i64 = countersign_domain::time::CLOCKS_APART_MS_MAX;
+    commit(&*store, vec![Write::InsertSecret(Box::new(secret("sec_1", APP, 1)))]).await;
+    commit(&*store, vec![Write::InsertToken(Box::new(token("tok_1", 1)))]).await;
+    let used = async |ms, noted_at: i64| {
+        let tokens = vec![TokenUse { token_id: "tok_1".to_owned(), last_used_at: at(ms) }];
+        let secrets = vec![uses("sec_1", 100, 1, ms)];
+        let uses = Uses { secrets, tokens, forget_before: 0, noted_at: Some(at(noted_at)) };
+        commit(&*store, vec![Write::AddUses(Box::new(uses))]).await;
+        let view = store.application("app_one").await.expect("reads").expect("there");
+        let token = store.token_by_id("tok_1").await.expect("reads").expect("there");
+        assert_eq!(view.secrets[0].last_used_at, token.last_used_at);
+        token.last_used_at.expect("it was used").0 - at(0).0
+    };
+    assert_eq!(used(NOW + APART + 1, NOW + APART + 1).await, NOW + APART + 1, "the first one");
+    assert_eq!(used(NOW - 5, NOW + 1).await, NOW + APART + 1, "clocks may be so far apart");
+    assert_eq!(used(NOW - 5, NOW).await, NOW, "nobody knows how long ago it was");
+    assert_eq!(used(NOW + 7, NOW + 8).await, NOW + 7);
+    assert_eq!(used(NOW - 9, NOW + 10).await, NOW + 7, "one that is noted late does not count");
 }
 
 pub async fn a_token_stays_revoked_as_it_was_first(store: Any) {

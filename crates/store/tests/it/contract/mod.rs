@@ -108,6 +108,7 @@ contract! {
         uses_of_a_secret_add_up_and_are_forgotten_by_age,
         of_64_that_add_uses_at_once_none_is_lost,
         tokens_are_listed_by_id_with_their_last_use,
+        a_last_use_of_a_clock_that_was_ahead_gives_way_to_the_next_one,
         a_token_stays_revoked_as_it_was_first,
         a_batch_may_rest_on_a_token,
     ]
