@@ -9,6 +9,7 @@ use countersign_domain::payment_order::{PaymentStatus, PrepayId, Step};
 use countersign_domain::rules::{Markup, RuleAsk, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{ApplicationView, MerchantRow};
+use countersign_store::testing::Database;
 use countersign_store::{Batch, Store as _, Write};
 use rust_decimal::Decimal;
 
@@ -24,7 +25,10 @@ use super::payment_orders::{self, advance, currency};
 use super::rates::{self, Wanted};
 use super::rules::{Making, RuleChange, change};
 use super::{App, evidence, identity, uses};
+use crate::clock::Clock;
+use crate::config::{Config, Optional};
 use crate::evidence::verify;
+use crate::run::{initialise, open_app};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -265,4 +269,22 @@ async fn a_secret_that_a_clock_counted_which_was_ahead_can_be_retired_an_hour_af
         }
         Deployment::close(&app);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_is_made_by_the_time_of_the_database_that_nodes_share() {
+    let database = Database::with_schema().await;
+    database.move_clock(-1_000).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let database_url = Optional(Some(database.url()));
+    let config = Config { data: folder.path().join("data"), database_url, ..Config::default() };
+    let made = Box::pin(initialise(&config)).await.expect("a deployment");
+    let app = Box::pin(open_app(&config, Clock::System, None)).await.expect("it opens");
+    let right = Clock::System.now().plus_ms(-1_000 * HOUR_MS);
+    let counted_since = app.store.setting(uses::COUNTED_SINCE).await.expect("reads").expect("is there");
+    let counted_since = UnixMillis(counted_since.parse().expect("a number"));
+    let life_ms = made.token_expires_at.0 - counted_since.0;
+    assert!((0..HOUR_MS).contains(&(right.0 - counted_since.0)), "{counted_since:?} at {right:?}");
+    assert_eq!(life_ms % (24 * HOUR_MS), 0);
+    Deployment::close(&app);
 }

@@ -216,7 +216,8 @@ async fn first_batch(
     vault: &Vault,
     chance: &Chance,
 ) -> anyhow::Result<Option<Initialised>> {
-    let now = Clock::System.now();
+    // On a database it shares nodes decide by that one's time, whatever this machine's clock shows.
+    let now = store.database_time().await?.unwrap_or_else(|| Clock::System.now());
     let token_expires_at = UnixMillis(now.0 + FIRST_TOKEN_LIFE_MS);
     let (token, operator_token) =
         make_token(chance, now, "first operator token", Role::Security, Some(token_expires_at));

@@ -293,6 +293,17 @@ impl Database {
         }
     }
 
+    /// Moves its clock, as whoever connects from now on sees it, by so many hours.
+    pub async fn move_clock(&self, hours: i32) {
+        let moved = format!(
+            "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql
+             AS $$ SELECT pg_catalog.clock_timestamp() + interval '{hours} h' $$;
+             ALTER DATABASE {} SET search_path = public, pg_catalog",
+            self.name
+        );
+        self.client().await.batch_execute(&moved).await.expect("is moved");
+    }
+
     /// A plain connection to it.
     pub async fn client(&self) -> Client {
         connect(&self.folder, &self.name).await
