@@ -140,7 +140,28 @@ const _: () = assert!(DELAY_MS_MAX < i64::MAX / SPREAD_MAX, "a delay times the s
 /// When an attempt is due that the store has down for `due_at`. Farther ahead than anything is put off only a clock wrote it that was ahead:
 /// it is due now.
 pub fn due(due_at: UnixMillis, now: UnixMillis) -> UnixMillis {
-    if due_at.0.saturating_sub(now.0) > PUT_OFF_MS_MAX { now } else { due_at }
+    if is_too_far_ahead(due_at, now) { now } else { due_at }
+}
+
+/// Until when a callback that was written at `created_at` waits for earlier ones of its bizId: for `hold_ms`. Farther ahead than anything is put off
+/// only a clock wrote it that was ahead, and nobody knows since when it has waited: it waits from now on, or until `waits_until` where the right clock has
+/// fixed that.
+pub const fn patience(
+    created_at: UnixMillis,
+    waits_until: Option<UnixMillis>,
+    hold_ms: i64,
+    now: UnixMillis,
+) -> UnixMillis {
+    match waits_until {
+        _ if !is_too_far_ahead(created_at, now) => created_at.plus_ms(hold_ms),
+        Some(until) if until.0 <= now.plus_ms(hold_ms).0 => until,
+        Some(_) | None => now.plus_ms(hold_ms),
+    }
+}
+
+/// Whether it is farther ahead than any attempt is put off: only a clock can have written it that was ahead.
+pub const fn is_too_far_ahead(at: UnixMillis, now: UnixMillis) -> bool {
+    at.0.saturating_sub(now.0) > PUT_OFF_MS_MAX
 }
 
 /// How long to wait before each attempt after the first.

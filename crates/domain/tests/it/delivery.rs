@@ -1,5 +1,5 @@
 use countersign_domain::delivery::{
-    DeliveryState, Outcome, Over, SCHEDULE_DELAYS_MAX, Schedule, ScheduleRefused, Verdict, after_attempt, due,
+    DeliveryState, Outcome, Over, SCHEDULE_DELAYS_MAX, Schedule, ScheduleRefused, Verdict, after_attempt, due, patience,
 };
 use countersign_domain::time::UnixMillis;
 
@@ -169,4 +169,11 @@ fn what_lies_farther_ahead_than_any_attempt_is_put_off_is_due_now() {
     assert_eq!(due(farthest.plus_ms(1), NOW), NOW);
     assert_eq!(due(UnixMillis(i64::MAX), UnixMillis(i64::MIN)), UnixMillis(i64::MIN));
     assert_eq!(due(UnixMillis(5), NOW), UnixMillis(5), "what is due is due since then");
+    for waits_until in [None, Some(NOW), Some(farthest)] {
+        assert_eq!(patience(farthest, waits_until, 7, NOW), farthest.plus_ms(7));
+    }
+    let beyond = farthest.plus_ms(1);
+    for (waits_until, until) in [(None, NOW.plus_ms(7)), (Some(NOW.plus_ms(8)), NOW.plus_ms(7)), (Some(NOW), NOW)] {
+        assert_eq!(patience(beyond, waits_until, 7, NOW), until, "{waits_until:?}");
+    }
 }

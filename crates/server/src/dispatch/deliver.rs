@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use countersign_domain::delivery::patience;
 use countersign_domain::ids::{EventNo, prefix};
 use countersign_domain::lanes::{Fence, Lane};
 use countersign_domain::time::UnixMillis;
@@ -204,14 +205,15 @@ impl Dispatcher {
 
     /// The earlier event of its bizId that a callback lets go first; none where it may go now.
     async fn must_wait_for(&self, event: &EventRow, now: UnixMillis) -> Result<Option<EventNo>, StoreError> {
-        if event.sequence <= 1 || now >= self.patience(event) {
+        if event.sequence <= 1 || now >= self.patience(event, now) {
             return Ok(None);
         }
         self.app.store.open_before(event).await
     }
 
     /// How long a callback waits for earlier ones.
-    pub(super) const fn patience(&self, event: &EventRow) -> UnixMillis {
-        event.created_at.plus_ms(self.settings.order_hold_ms)
+    pub(super) fn patience(&self, event: &EventRow, now: UnixMillis) -> UnixMillis {
+        let waits_until = event.due_at.filter(|_| event.behind.is_some());
+        patience(event.created_at, waits_until, self.settings.order_hold_ms, now)
     }
 }

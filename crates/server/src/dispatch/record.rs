@@ -167,7 +167,7 @@ impl Dispatcher {
     /// Notes that an event waits for an earlier one of its bizId, so that it is not due before that one is over or its patience ends.
     pub(super) async fn defer(&self, event: &EventRow, fence: Fence, behind: EventNo, now: UnixMillis) -> Ended {
         let (tenant, application) = (event.tenant, event.application);
-        let until = self.patience(event);
+        let until = self.patience(event, now);
         let writes = vec![
             Write::Guard(Guard::Lane { application, fence }),
             Write::Defer { tenant, event: event.no, behind, until },

@@ -4,7 +4,7 @@ use std::future::ready;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use countersign_domain::delivery::due;
+use countersign_domain::delivery::{due, is_too_far_ahead};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{Cursor, EventRow, Pending, Portion, UnreadableEvent};
@@ -220,7 +220,12 @@ impl Dispatcher {
         let found = rows.iter().map(|row| row.no).chain(unreadable.iter().map(|one| one.event));
         self.app.due.found(found);
         for row in &mut rows {
-            let patience = self.patience(row);
+            // Made to wait by a clock that was ahead: whether it still has to, and how long, is decided anew.
+            let is_longer = row.due_at > Some(now.plus_ms(self.settings.order_hold_ms));
+            if row.behind.is_some() && is_longer && is_too_far_ahead(row.created_at, now) {
+                (row.behind, row.due_at) = (None, Some(now));
+            }
+            let patience = self.patience(row, now);
             // One that waits behind another is looked at when that one is over, or when its patience ends: by the `order_hold` of today, which may be
             // less than that of the day when it began to wait.
             let by_now = |at: UnixMillis| if row.behind.is_some() { at.min(patience) } else { due(at, now) };

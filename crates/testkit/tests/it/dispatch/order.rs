@@ -175,3 +175,49 @@ async fn a_later_callback_waits_no_longer_than_the_order_hold_from_its_own_creat
     assert_eq!(bench.row(&second).await.attempts, 1);
     assert_eq!(bench.state(&first).await, DeliveryState::Pending);
 }
+
+#[tokio::test]
+async fn a_later_callback_that_a_clock_wrote_which_was_far_ahead_waits_no_longer_than_the_order_hold_either() {
+    const MONTH_MS: i64 = 30 * 86_400_000;
+    for is_behind in [false, true] {
+        let bench = Bench::new().await;
+        let endpoint = receiver().await;
+        endpoint.answer_with(Reply::Fail);
+        let owner = bench.owner(Some(endpoint.url())).await;
+        bench.clock.advance_ms(MONTH_MS);
+        bench.emit(&owner, "order").await;
+        let second = bench.emit(&owner, "order").await;
+        if is_behind {
+            bench.deliver().await;
+        }
+        bench.clock.advance_ms(-MONTH_MS);
+        bench.deliver().await;
+        for (after_ms, attempts) in [(0, 0), (ORDER_HOLD_MS - 1, 0), (1, 1)] {
+            bench.clock.advance_ms(after_ms);
+            bench.deliver().await;
+            assert_eq!(bench.row(&second).await.attempts, attempts, "{after_ms}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_would_wait_for_longer_than_any_attempt_is_put_off_is_left_alone_until_then() {
+    // The longest delay, what chance and a Retry-After add, and the hold beyond that.
+    const AHEAD_MS: i64 = 7 * 86_400_000 * 6 / 5 + 3_600_000 - ORDER_HOLD_MS / 2;
+    let bench = Bench::new().await;
+    let endpoint = receiver().await;
+    endpoint.script([Reply::Fail, Reply::Fail]);
+    let owner = bench.owner(Some(endpoint.url())).await;
+    bench.clock.advance_ms(AHEAD_MS);
+    let first = bench.emit(&owner, "order").await;
+    let second = bench.emit(&owner, "order").await;
+    assert_eq!(bench.deliver().await, 1);
+    bench.clock.advance_ms(-AHEAD_MS);
+    let row = bench.row(&first).await;
+    let (tenant, event, attempts) = (row.tenant, row.no, row.attempts);
+    bench.commit(Write::SendNow { tenant, event, attempts, due_at: bench.clock.now() }).await;
+    assert_eq!(tokio::time::timeout(SOON, bench.deliver()).await.expect("nothing goes round and round"), 1);
+    assert_eq!(bench.row(&second).await.attempts, 0);
+    assert_eq!(bench.deliver_next(&first).await, 2);
+    assert_eq!(sequences(&endpoint), ["1/1", "1/2", "1/3", "2/1"]);
+}
