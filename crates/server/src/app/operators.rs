@@ -241,7 +241,7 @@ pub async fn until_let_go(app: &App, token_id: &str) -> Result<(), AppError> {
         }
     }
     Err(AppError::Crowded(
-        "the token is revoked, and what was asked for with it before is still on its way to be committed; repeat the request to learn when that is over"
+        "the token is revoked, and what was asked for with it before is still on its way to be committed; repeat the request, with a token that is live, to learn when that is over"
             .to_owned(),
     ))
 }
@@ -319,8 +319,12 @@ pub fn sha256(bytes: &[u8]) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::app::fixtures::Deployment;
+    use crate::app::actor::Right;
+    use crate::app::events;
+    use crate::app::fixtures::{Deployment, application, happening, happens, nobody};
     use crate::config::Period;
 
     #[test]
@@ -398,5 +402,33 @@ mod tests {
         forget_answers(&app, now).await.expect("forgets");
         let last = app.store.commit(Batch(vec![Write::ForgetAnswers { kept_before: now }])).await.expect("answers");
         assert_eq!(last.answers_forgotten, 1, "the one whose life ends now was there");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_token_is_not_let_go_of_while_something_that_rests_on_it_is_on_its_way() {
+        let deployment = Deployment::on_postgres().await;
+        let (app, other) = (deployment.open().await, deployment.open().await);
+        let client_id = application(&app, "shop", None).await;
+        // Both have written by now, so that nothing is prepared any more behind what is held.
+        happens(&app, &client_id).await;
+        let ask = NewToken { name: "t".to_owned(), role: Role::Security, life_s: 60 };
+        let token_id = create_token(&other, &ask, &|_| None, &nobody()).await.expect("is made").row.token_id;
+        let actor = Actor { right: Some(Right::Token(token_id.clone())), ..Actor::named("who") };
+        until_let_go(&other, &token_id).await.expect("nothing is on its way");
+        let held = deployment.database().hold_table("delivery").await;
+        let emit = |app: Arc<App>| {
+            let (what, actor) = (happening(&client_id), actor.clone());
+            async move { events::emit(&app, &what, &|_| None, &actor).await }
+        };
+        let waits = tokio::spawn(emit(app.clone()));
+        deployment.database().somebody_waits().await;
+        revoke_token(&other, &token_id, &|_| None, &nobody()).await.expect("is revoked");
+        let looks = tokio::time::timeout(5 * LOOK_PAUSE, until_let_go(&other, &token_id)).await;
+        assert!(looks.is_err(), "{looks:?}");
+        drop(held);
+        until_let_go(&other, &token_id).await.expect("it is over");
+        waits.await.expect("ends").expect("was let in before");
+        let refused = emit(app).await;
+        assert!(matches!(refused, Err(AppError::TokenRevoked)), "{refused:?}");
     }
 }

@@ -43,6 +43,8 @@ pub(super) const ORDERS_OF_EDGE: &str = "SELECT o.order_id FROM convert_order o
      WHERE o.order_id < $1 AND o.merchant_no = $3 AND o.tenant_no = $4 ORDER BY o.order_id DESC LIMIT 1 OFFSET $2";
 pub(super) const ORDERS_EDGE: &str =
     "SELECT order_id FROM order_directory WHERE order_id < $1 ORDER BY order_id DESC LIMIT 1 OFFSET $2";
+pub(super) const ORDER_DIRECTORY_INSERT: &str =
+    "INSERT INTO order_directory (order_id, tenant_no) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING 1::bigint";
 pub(super) const ORDER_INSERT: &str =
     "INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency,
      sell_amount, buy_amount, status, rate, quote_id, created_at, revision)

@@ -146,7 +146,8 @@ impl<'w> Ask<'w> {
             all.push((Sql::ApplicationsGuard, vec![Box::new(&self.applications)]));
         }
         if !self.tokens.is_empty() {
-            all.push((Sql::TokensGuard, vec![Box::new(&self.tokens)]));
+            all.push((Sql::TokensLock, vec![Box::new(&self.tokens)]));
+            all.push((Sql::TokensLive, vec![Box::new(&self.tokens)]));
         }
         if !self.events.is_empty() {
             let tenants: Vec<i64> = self.events.iter().map(|(tenant, _, _)| *tenant).collect();
@@ -202,7 +203,8 @@ impl<'w> Ask<'w> {
         }
         if !self.tokens.is_empty() {
             let of = |row| Fields::new(row, "operator_token", 0, 0).text();
-            seen.rows.tokens = next().iter().map(of).collect::<Result<_, _>>()?;
+            let (_locked, live) = (next(), next());
+            seen.rows.tokens = live.iter().map(of).collect::<Result<_, _>>()?;
         }
         if !self.events.is_empty() {
             for row in next() {
@@ -421,5 +423,21 @@ impl<'a> Judge<'a> {
         }
         // Another node has it: from now on this one knows.
         Err(used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The other way round a revocation that is committed between the two would be missed by both.
+    #[test]
+    fn whether_a_token_is_live_is_asked_once_it_is_seen_that_somebody_rests_on_it() {
+        let rests_on = |id: &str| Write::Guard(Guard::Token { token_id: id.to_owned() });
+        let writes = [rests_on("tok_2"), rests_on("tok_1"), rests_on("tok_2")];
+        let ask = Ask::of(writes.iter(), &Nonces::new([1; 16], 0));
+        assert_eq!(ask.tokens, ["tok_1", "tok_2"]);
+        let statements: Vec<Sql> = ask.statements().into_iter().map(|(sql, _)| sql).collect();
+        assert!(matches!(statements[..], [Sql::TokensLock, Sql::TokensLive]), "{statements:?}");
     }
 }

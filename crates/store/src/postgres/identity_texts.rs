@@ -91,9 +91,12 @@ pub(super) const TOKEN_REVOKE: &str =
 pub(super) const TOKEN_LET_GO: &str = "SELECT 1::bigint FROM operator_token WHERE token_id = $1 FOR UPDATE SKIP LOCKED";
 pub(super) const APPLICATIONS_GUARD: &str = "SELECT application_no, revision FROM application
     WHERE application_no = ANY($1::bigint[]) ORDER BY application_no FOR SHARE";
-pub(super) const TOKENS_GUARD: &str =
-    "SELECT token_id FROM operator_token WHERE token_id = ANY($1::text[]) AND revoked_at IS NULL
-    ORDER BY token_id FOR KEY SHARE";
+/// Shows, until the commit, that somebody rests on them. A revocation does not stand in its way, nor it in that of a revocation: so what it finds may be as
+/// it was before one that is committed by now, and whether they are live is asked behind it.
+pub(super) const TOKENS_LOCK: &str =
+    "SELECT 1::bigint FROM operator_token WHERE token_id = ANY($1::text[]) ORDER BY token_id FOR KEY SHARE";
+pub(super) const TOKENS_LIVE: &str =
+    "SELECT token_id FROM operator_token WHERE token_id = ANY($1::text[]) AND revoked_at IS NULL";
 
 /// Notes last uses. Rows are locked by id, so that nodes that note the same ones at once do not wait for each other in a circle. What is stored and is
 /// ahead ($4) both of the time of who notes ($3) and of the database's was noted by a clock that was ahead.

@@ -266,8 +266,7 @@ statements! {
     SecretRewrap: "UPDATE secret SET key_id = $3, sealed = $4 WHERE secret_id = $1 AND key_id = $2 RETURNING 1::bigint";
     TokenInsert: identity::TOKEN_INSERT;
     TokenRevoke: identity::TOKEN_REVOKE;
-    OrderDirectoryInsert: "INSERT INTO order_directory (order_id, tenant_no) VALUES ($1, $2) ON CONFLICT DO NOTHING
-                           RETURNING 1::bigint";
+    OrderDirectoryInsert: texts::ORDER_DIRECTORY_INSERT;
     OrderInsert: texts::ORDER_INSERT;
     OrderUpdate: texts::ORDER_UPDATE;
     ConvertRequestInsert: texts::REQUEST_INSERT;
@@ -423,7 +422,8 @@ statements! {
     // What a batch rests on. The lane is held against its being taken, the application against its being changed.
     LanesGuard: "SELECT lane, fence FROM delivery_lane WHERE lane = ANY($1::bigint[]) ORDER BY lane FOR KEY SHARE";
     ApplicationsGuard: identity::APPLICATIONS_GUARD;
-    TokensGuard: identity::TOKENS_GUARD;
+    TokensLock: identity::TOKENS_LOCK;
+    TokensLive: identity::TOKENS_LIVE;
     TokenLetGo: identity::TOKEN_LET_GO;
 
     // The last lock of whoever changes applications: from here to the commit nobody else counts.

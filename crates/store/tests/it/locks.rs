@@ -142,7 +142,7 @@ async fn who_revokes_a_token_and_all_that_rest_on_it_wait_in_no_ring() {
         lines.iter().filter(|line| line.action == if n == 0 { "told" } else { "revoked" }).count()
     };
     while count(0).await < 60 {}
-    // Each by the right of the other: one is first.
+    // Each by the right of the other: one is refused, or neither where both were let in.
     let revoke = |by: u8, n: u8| {
         let rests_on = Write::Guard(Guard::Token { token_id: id(by) });
         Batch(vec![rests_on, Write::RevokeToken { token_id: id(n), at: at(5) }, audit_of(None, 0, "revoked")])
