@@ -158,12 +158,12 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(token_id): Named<String>)
     params(("token_id" = String, Path, description = "The token's id")),
     responses((status = 200, body = RevokedToken), (status = 404, body = ProblemDocument)))]
 pub async fn revoke(Named(token_id): Named<String>, Bare(call): Bare) -> Reply {
-    let reply = call.once(async {
+    let revoked = call.once(async {
         let answer = |at: UnixMillis| RevokedToken { token_id: token_id.clone(), revoked_at: rfc3339(at) };
         let at = operators::revoke_token(call.app(), &token_id, &|at| call.keep(&answer(*at)), &call.actor).await?;
         Ok(answer(at))
     });
-    let reply = reply.await?;
+    let reply = revoked.await?;
     operators::until_let_go(call.app(), &token_id).await?;
     Ok(reply)
 }
