@@ -102,36 +102,15 @@ mod tests {
     use countersign_domain::conversion::Terms;
     use countersign_domain::money::Amount;
     use countersign_domain::rules::{Markup, RuleAsk};
-    use countersign_store::contract::{ApplicationView, Cursor, EndpointSettings};
+    use countersign_store::contract::{ApplicationView, Cursor};
     use rust_decimal::Decimal;
 
     use super::*;
     use crate::app::conversion::{Conversion, convert};
-    use crate::app::fixtures::{Deployment, claim, nobody, ordered_by};
-    use crate::app::identity::{
-        ApplicationChange, MerchantChange, NewApplication, NewMerchant, Standing, create_application, create_merchant,
-        find_application, find_merchant, update_application, update_merchant,
-    };
+    use crate::app::fixtures::{Deployment, bank, claim, nobody, ordered_by};
+    use crate::app::identity::{ApplicationChange, MerchantChange, update_application, update_merchant};
     use crate::app::payment_orders::{Named, close, currency};
     use crate::app::rules::{Making, RuleChange, change};
-
-    /// An institution's application, and its sub-account.
-    async fn people(app: &App) -> (ApplicationView, MerchantRow) {
-        let bank = Standing::Institution { base_r: Decimal::ZERO, base_f: Amount::ZERO };
-        for (id, standing) in [("bank", bank), ("shop", Standing::SubAccountOf("bank".to_owned()))] {
-            let new = NewMerchant { merchant_id: Some(id.to_owned()), name: id.to_owned(), standing, user_id: None };
-            create_merchant(app, &new, &|_| None, &nobody()).await.expect("is made");
-        }
-        let desk = NewApplication {
-            merchant_id: "bank".to_owned(),
-            name: "desk".to_owned(),
-            callback_url: None,
-            endpoint: EndpointSettings::default(),
-        };
-        let made = create_application(app, &desk, &|_| None, &nobody()).await.expect("is made").application;
-        let of = find_application(app, &made.client_id).await.expect("is there");
-        (of, find_merchant(app, "shop").await.expect("is there"))
-    }
 
     async fn who_signs(app: &App, of: &ApplicationView, acts_for: Option<&MerchantRow>) -> Actor {
         let application = app.known_application(&of.application.client_id).await.expect("reads").expect("is there");
@@ -162,7 +141,7 @@ mod tests {
     async fn what_has_waited_while_its_application_or_the_sub_account_it_acts_for_changed_is_not_done() {
         for deployment in Deployment::on_each_store().await {
             let app = deployment.open().await;
-            let (of, shop) = people(&app).await;
+            let (of, shop) = bank(&app).await;
             let was = who_signs(&app, &of, Some(&shop)).await;
             let [made, closed, ruled, converted] = each(&app, &of, 0, &was).await;
             assert!(made.is_ok() && closed.is_ok() && ruled.is_ok(), "{made:?} {closed:?} {ruled:?}");

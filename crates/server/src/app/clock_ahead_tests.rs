@@ -8,7 +8,7 @@ use countersign_domain::money::Amount;
 use countersign_domain::payment_order::{PaymentStatus, PrepayId, Step};
 use countersign_domain::rules::{Markup, RuleAsk, RuleVersion};
 use countersign_domain::time::UnixMillis;
-use countersign_store::contract::{ApplicationView, MerchantRow};
+use countersign_store::contract::ApplicationView;
 use countersign_store::testing::Database;
 use countersign_store::{Batch, Store as _, Write};
 use rust_decimal::Decimal;
@@ -16,11 +16,8 @@ use rust_decimal::Decimal;
 use super::callers::CallbackKeys;
 use super::conversion::{Conversion, PriceAsk, convert, preview};
 use super::error::AppError;
-use super::fixtures::{Deployment, application, claim, nobody, ordered, terms_of};
-use super::identity::{
-    NewApplication, NewMerchant, Standing, create_application, create_merchant, find_application, find_merchant,
-    list_secrets, rotate_secret,
-};
+use super::fixtures::{Deployment, application, bank, claim, nobody, ordered, terms_of};
+use super::identity::{find_application, list_secrets, rotate_secret};
 use super::payment_orders::{self, advance, currency};
 use super::rates::{self, Wanted};
 use super::rules::{Making, RuleChange, change};
@@ -31,24 +28,6 @@ use crate::evidence::verify;
 use crate::run::{initialise, open_app};
 
 const HOUR_MS: i64 = 3_600_000;
-
-/// An institution's application, and its sub-account.
-async fn bank(app: &App) -> (ApplicationView, MerchantRow) {
-    let institution = Standing::Institution { base_r: Decimal::ZERO, base_f: Amount::ZERO };
-    for (id, standing) in [("bank", institution), ("shop", Standing::SubAccountOf("bank".to_owned()))] {
-        let new = NewMerchant { merchant_id: Some(id.to_owned()), name: id.to_owned(), standing, user_id: None };
-        create_merchant(app, &new, &|_| None, &nobody()).await.expect("is made");
-    }
-    let desk = NewApplication {
-        merchant_id: "bank".to_owned(),
-        name: "desk".to_owned(),
-        callback_url: None,
-        endpoint: countersign_store::contract::EndpointSettings::default(),
-    };
-    let made = create_application(app, &desk, &|_| None, &nobody()).await.expect("is made").application;
-    let shop = find_merchant(app, "shop").await.expect("is there");
-    (find_application(app, &made.client_id).await.expect("is there"), shop)
-}
 
 async fn upgraded(
     app: &App,

@@ -6,18 +6,24 @@ use std::sync::Arc;
 use countersign_domain::conversion::{Quote, Terms};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
+use countersign_domain::money::Amount;
 use countersign_domain::payment_order::{Content, PaymentKind};
 use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
-use countersign_store::contract::{ApplicationRow, ApplicationView, AttemptRow, ClaimKey, EndpointSettings, EventRow};
+use countersign_store::contract::{
+    ApplicationRow, ApplicationView, AttemptRow, ClaimKey, EndpointSettings, EventRow, MerchantRow,
+};
 use countersign_store::payment_order::{PaymentOrderRow, Received};
 use countersign_store::testing::Database;
 use countersign_store::{Batch, Store as _, Write};
+use rust_decimal::Decimal;
 use tempfile::TempDir;
 
 use super::error::AppError;
 use super::events::{self, Happening};
-use super::identity::{NewApplication, NewMerchant, Standing, create_application, create_merchant};
+use super::identity::{
+    NewApplication, NewMerchant, Standing, create_application, create_merchant, find_application, find_merchant,
+};
 use super::payment_orders::{Wanted, amount, create, currency};
 use super::{Actor, App};
 use crate::clock::Clock;
@@ -122,6 +128,24 @@ pub async fn application(app: &App, name: &str, callback_url: Option<&str>) -> S
         endpoint: EndpointSettings::default(),
     };
     create_application(app, &application, &|_| None, &nobody()).await.expect("is made").application.client_id
+}
+
+/// An institution's application, and its sub-account.
+pub async fn bank(app: &App) -> (ApplicationView, MerchantRow) {
+    let institution = Standing::Institution { base_r: Decimal::ZERO, base_f: Amount::ZERO };
+    for (id, standing) in [("bank", institution), ("shop", Standing::SubAccountOf("bank".to_owned()))] {
+        let new = NewMerchant { merchant_id: Some(id.to_owned()), name: id.to_owned(), standing, user_id: None };
+        create_merchant(app, &new, &|_| None, &nobody()).await.expect("is made");
+    }
+    let desk = NewApplication {
+        merchant_id: "bank".to_owned(),
+        name: "desk".to_owned(),
+        callback_url: None,
+        endpoint: EndpointSettings::default(),
+    };
+    let made = create_application(app, &desk, &|_| None, &nobody()).await.expect("is made").application;
+    let shop = find_merchant(app, "shop").await.expect("is there");
+    (find_application(app, &made.client_id).await.expect("is there"), shop)
 }
 
 /// What happens of it.

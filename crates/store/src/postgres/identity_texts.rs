@@ -1,5 +1,5 @@
-//! Texts about merchants, applications and operator tokens; [`super::statements`] gives them their names. A condition that may be open keeps its index from being used,
-//! so each way of asking has a text of its own. Lists: behind $1, at most $2.
+//! Texts about merchants, applications and operator tokens; [`super::statements`] gives them their names. A condition that may be open keeps its index
+//! from being used, so each way of asking has a text of its own. Lists: behind $1, at most $2.
 
 pub(super) const APPLICATIONS: &str = application_select!(
     "(SELECT * FROM application WHERE application_no > $1 AND ($3::boolean IS NULL OR callback_enabled = $3) \
