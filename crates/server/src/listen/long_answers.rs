@@ -15,6 +15,10 @@ use super::request_limit::RequestPermit;
 /// what is larger the rest stays in the answer, and the answer in its place.
 pub(super) const PART_BYTES_MAX: usize = 4 * 1024;
 
+/// What is handed over at once to a connection of HTTP/1. It is copied behind what waits there already, and the memory for that stays the connection's
+/// until it ends: a whole answer would leave as much with each connection that is kept.
+const PART_BYTES_MAX_HTTP_1: usize = 16 * 1024;
+
 /// An answer that keeps its request's place among those under way until its last part is handed over.
 #[derive(Debug)]
 pub struct Held<B> {
@@ -49,7 +53,7 @@ impl<B: Body + Unpin> Body for Held<B> {
     }
 }
 
-/// A body that counts as under way until its end, in small parts over HTTP/2. Of one whose length is not known, each part counts as something asked:
+/// A body that counts as under way until its end, in small parts. Of one whose length is not known, each part counts as something asked:
 /// it may take longer than a request may, as long as somebody reads it.
 #[derive(Debug)]
 pub(super) struct LongAnswer<B> {
@@ -60,16 +64,17 @@ pub(super) struct LongAnswer<B> {
     counts_parts: bool,
     /// Over HTTP/2, of an answer that has content: even the first part is not taken before its peer lets us send something.
     unread: Option<Arc<Unread>>,
-    is_in_parts: bool,
+    part_bytes_max: usize,
 }
 
 impl<B: Body<Data = Bytes>> LongAnswer<B> {
     /// `state` is what its connection counts by.
     pub(super) fn new(body: B, state: Arc<ConnectionState>) -> Self {
         let length = body.size_hint().exact();
-        let is_in_parts = !state.is_http_1.load(Ordering::Relaxed);
-        let unread = (is_in_parts && !body.is_end_stream()).then(|| state.begin_unread());
-        Self { body, rest: Bytes::new(), state, counts_parts: length.is_none(), unread, is_in_parts }
+        let is_http_1 = state.is_http_1.load(Ordering::Relaxed);
+        let unread = (!is_http_1 && !body.is_end_stream()).then(|| state.begin_unread());
+        let part_bytes_max = if is_http_1 { PART_BYTES_MAX_HTTP_1 } else { PART_BYTES_MAX };
+        Self { body, rest: Bytes::new(), state, counts_parts: length.is_none(), unread, part_bytes_max }
     }
 
     /// As much as may be handed over at once; the rest is kept.
@@ -77,8 +82,8 @@ impl<B: Body<Data = Bytes>> LongAnswer<B> {
         if let Some(unread) = &self.unread {
             unread.part();
         }
-        if self.is_in_parts && data.len() > PART_BYTES_MAX {
-            self.rest = data.split_off(PART_BYTES_MAX);
+        if data.len() > self.part_bytes_max {
+            self.rest = data.split_off(self.part_bytes_max);
         }
         Frame::data(data)
     }
@@ -152,10 +157,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn over_http_2_an_answer_goes_in_small_parts_and_keeps_its_place_until_the_last() {
+    async fn an_answer_goes_in_small_parts_and_keeps_its_place_until_the_last() {
         let long = 2 * PART_BYTES_MAX + 1;
         assert_eq!(taken(false, long).await, [(PART_BYTES_MAX, false), (PART_BYTES_MAX, false), (1, false)]);
         assert_eq!(taken(false, PART_BYTES_MAX).await, [(PART_BYTES_MAX, false)]);
-        assert_eq!(taken(true, long).await, [(long, false)], "a connection of HTTP/1 has one");
+        let long = PART_BYTES_MAX_HTTP_1 + 1;
+        assert_eq!(taken(true, long).await, [(PART_BYTES_MAX_HTTP_1, false), (1, false)]);
     }
 }
