@@ -323,6 +323,8 @@ pub enum Guard {
         client_id: String,
         /// The revision it had.
         revision: i64,
+        /// Whether a change of it waits for the commit. One that does not may be committed on another node between the look and the commit.
+        holds_changes: bool,
     },
     /// A sub-account's newest rule version is this one.
     RuleHead {

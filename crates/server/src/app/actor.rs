@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use countersign_domain::ids::TenantNo;
 use countersign_domain::time::UnixMillis;
-use countersign_store::Store as _;
-use countersign_store::batch::{Batch, Guard, Write};
-use countersign_store::contract::{AuditRow, MerchantRow};
+use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
+use countersign_store::contract::{ApplicationRow, AuditRow, MerchantRow};
+use countersign_store::{CommitError, Store as _};
 
 use super::App;
 use super::callers::KnownApplication;
@@ -51,12 +51,32 @@ impl Actor {
         Self { name: name.to_owned(), source: String::new(), request_id: String::new(), right: None }
     }
 
-    /// What this actor changes; it rests on their token.
+    /// What this actor changes; it rests on their token, or on the application that has signed. Changes of that one do not wait: there would be a lock
+    /// for each signed request, one behind the other without an end.
     pub fn batch(&self, mut writes: Vec<Write>) -> Batch {
-        if let Some(Right::Token(token_id)) = &self.right {
-            writes.insert(0, Write::Guard(Guard::Token { token_id: token_id.clone() }));
+        let rests_on = self.right.as_ref().map(|right| match right {
+            Right::Token(token_id) => Guard::Token { token_id: token_id.clone() },
+            Right::Signature { application, .. } => {
+                let ApplicationRow { no, client_id, revision, .. } = &application.application;
+                let (application, client_id, revision) = (*no, client_id.clone(), *revision);
+                Guard::Application { application, client_id, revision, holds_changes: false }
+            }
+        });
+        if let Some(rests_on) = rests_on {
+            writes.insert(0, Write::Guard(rests_on));
         }
         Batch(writes)
+    }
+
+    /// Whether such a batch was refused because the right to it is no more what it was: to decide anew would not help.
+    pub fn has_lost(&self, refused: &CommitError) -> bool {
+        match (refused, &self.right) {
+            (CommitError::Conflict(Conflict::TokenRevoked), _) => true,
+            (CommitError::Conflict(Conflict::Moved(Key::Application(changed))), Some(right)) => {
+                matches!(right, Right::Signature { application, .. } if *changed == application.application.client_id)
+            }
+            _ => false,
+        }
     }
 
     /// That a signed request may still be done, behind whatever it has waited for. Where its application has changed meanwhile it is to come again, and
@@ -135,6 +155,27 @@ mod tests {
         let asked = Conversion { client_req_id: format!("r-{n}"), terms };
         let converted = convert(app, &of.merchant, &asked, &claim("convert"), actor).await.map(|_| ());
         [made, closed, ruled, converted]
+    }
+
+    /// As on another node that has not been told yet: the change is in the database, and not in what is kept of it.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_is_committed_behind_a_change_of_its_application_is_not_done() {
+        for deployment in Deployment::on_each_store().await {
+            let app = deployment.open().await;
+            let (of, _shop) = bank(&app).await;
+            let was = who_signs(&app, &of, None).await;
+            ordered_by(&app, &of, "T-0", &was).await.expect("is made");
+            let changed = ApplicationRow { revision: of.application.revision + 1, ..of.application.clone() };
+            app.store.commit(Batch(vec![Write::UpdateApplication(Box::new(changed))])).await.expect("is changed");
+            let line = was.did(None, app.clock.now(), "x", "x", String::new(), String::new());
+            let refused = app.store.commit(was.batch(vec![Write::RecordAudit(Box::new(line))])).await;
+            let refused = refused.expect_err("it rests on what is no more");
+            assert!(was.has_lost(&refused), "{refused:?}");
+            for refused in &each(&app, &of, 1, &was).await[..3] {
+                assert!(matches!(refused, Err(AppError::Busy)), "{refused:?}");
+            }
+            Deployment::close(&app);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -184,8 +184,9 @@ pub async fn convert(
         let order = order_of(app, owner, quote, now)?;
         let mut writes = writes(owner, asked, &order, claim, actor);
         writes.push(Write::Guard(in_time));
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok(order),
+            Err(lost) if actor.has_lost(&lost) => return Err(lost.into()),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             Err(CommitError::Conflict(Conflict::Crowded)) => return Err(crowded()),
             // Another node was first with this request, or with this quote; or the quote has ended; or an order has this number: look again.

@@ -59,6 +59,7 @@ pub(crate) fn as_read(application: &ApplicationRow) -> Guard {
         application: application.no,
         client_id: application.client_id.clone(),
         revision: application.revision,
+        holds_changes: true,
     }
 }
 

@@ -15,7 +15,7 @@ use countersign_domain::rules;
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::sentence::of_field;
 use countersign_store::Store as _;
-use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
+use countersign_store::batch::{Conflict, Guard, Key, Write};
 use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, CommitError, Cursor, MerchantKind, MerchantRow};
 use countersign_store::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite,
@@ -114,8 +114,9 @@ pub async fn create(
             })),
             Write::Guard(in_time),
         ];
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok(row),
+            Err(lost) if actor.has_lost(&lost) => return Err(lost.into()),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             // It has expired by the database's time, as where this node has slept: the next measurement sets it right.
             Err(CommitError::Conflict(Conflict::Late(_))) if app.may_decide_anew(arrived) => sleep(LATE_PAUSE).await,
@@ -305,7 +306,7 @@ async fn commit(app: &App, change: telling::Change, arrived: UnixMillis, actor: 
         Ok(_) => Ok(true),
         Err(CommitError::Conflict(Conflict::NonceUsed)) => Err(AppError::NonceReused),
         Err(CommitError::Conflict(Conflict::Taken(Key::Idempotency))) => Err(AppError::Busy),
-        Err(CommitError::Conflict(Conflict::TokenRevoked)) => Err(AppError::TokenRevoked),
+        Err(lost) if actor.has_lost(&lost) => Err(lost.into()),
         Err(CommitError::Conflict(_)) if app.may_decide_anew(arrived) => Ok(false),
         Err(error) => Err(error.into()),
     }

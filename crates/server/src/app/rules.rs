@@ -6,7 +6,7 @@ use countersign_domain::ids::TenantNo;
 use countersign_domain::rules::{self, MarkupRefused, RuleAsk, RuleHead, RuleRefused, RuleVersion};
 use countersign_domain::time::{CLOCKS_APART_MS_MAX, RuleZone, UnixMillis, rfc3339};
 use countersign_protocol::sentence::of_field;
-use countersign_store::batch::{Batch, Conflict, Guard, Write};
+use countersign_store::batch::{Conflict, Guard, Write};
 use countersign_store::contract::{ClaimKey, CommitError, MerchantKind, MerchantRow, RuleFilter, RulePage, Store};
 use rust_decimal::Decimal;
 
@@ -77,13 +77,14 @@ pub async fn change(
             Write::RecordAudit(Box::new(audit(sub.tenant, change, head.as_ref(), &version, actor))),
         ];
         writes.extend(head.as_ref().and_then(|head| before_it_starts(app, head, &version)));
-        match app.store.commit(Batch(writes)).await {
+        match app.store.commit(actor.batch(writes)).await {
             Ok(_) => {
                 if app.store.reads_cost_a_round_trip() {
                     app.hints.saw_head(sub.no, RuleHead::moved(head, version.clone()), app.clock.now());
                 }
                 return Ok(version);
             }
+            Err(lost) if actor.has_lost(&lost) => return Err(lost.into()),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             Err(CommitError::Conflict(conflict)) if app.may_decide_anew(arrived) => {
                 match conflict {

@@ -222,7 +222,7 @@ impl State {
             Guard::RuleHead { tenant, merchant, version_no } => {
                 guard(self.newest(*tenant, *merchant) == *version_no, || Conflict::Moved(Key::RuleHead(*merchant)))
             }
-            Guard::Application { application, client_id, revision } => {
+            Guard::Application { application, client_id, revision, .. } => {
                 let stored = self.applications.get(application).map(|a| a.revision);
                 guard(stored == Some(*revision), || Conflict::Moved(Key::Application(client_id.clone())))
             }

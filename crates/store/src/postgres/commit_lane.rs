@@ -66,6 +66,7 @@ const GROUPED: &[Sql] = &[
     Sql::PaymentOrderMovesInsert,
     Sql::LanesGuard,
     Sql::ApplicationsGuard,
+    Sql::ApplicationsLook,
     Sql::TokensLock,
     Sql::TokensLive,
     Sql::RulesInsert,

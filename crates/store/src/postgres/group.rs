@@ -35,6 +35,8 @@ pub(super) struct Ask<'w> {
     /// Tenant and event.
     deliveries: Vec<(i64, i64)>,
     applications: Vec<i64>,
+    /// Those whose changes go on.
+    applications_as_they_are: Vec<i64>,
     tokens: Vec<&'w str>,
     /// Tenant, number, id.
     events: Vec<(i64, i64, [u8; 16])>,
@@ -94,7 +96,12 @@ impl<'w> Ask<'w> {
                 }
                 Grouped::Guard(Guard::Lane { application, .. }) => ask.lanes.push(Lane::of(*application).get().into()),
                 Grouped::Guard(Guard::RuleHead { tenant, merchant, .. }) => ask.merchants.push((tenant.0, merchant.0)),
-                Grouped::Guard(Guard::Application { application, .. }) => ask.applications.push(application.0),
+                Grouped::Guard(Guard::Application { application, holds_changes: true, .. }) => {
+                    ask.applications.push(application.0);
+                }
+                Grouped::Guard(Guard::Application { application, .. }) => {
+                    ask.applications_as_they_are.push(application.0);
+                }
                 Grouped::Guard(Guard::Token { token_id }) => ask.tokens.push(token_id),
             }
         }
@@ -111,6 +118,7 @@ impl<'w> Ask<'w> {
             lanes: sorted(ask.lanes),
             deliveries: sorted(ask.deliveries),
             applications: sorted(ask.applications),
+            applications_as_they_are: sorted(ask.applications_as_they_are),
             tokens: sorted(ask.tokens),
             events: sorted(ask.events),
             time: ask.time,
@@ -155,7 +163,10 @@ impl<'w> Ask<'w> {
             let ids: Vec<&[u8]> = self.events.iter().map(|(_, _, id)| id.as_slice()).collect();
             all.push((Sql::EventsTaken, vec![Box::new(tenants) as Column<'_>, Box::new(nos), Box::new(ids)]));
         }
-        // Behind all that may have had to wait.
+        // From here on behind all that may have had to wait.
+        if !self.applications_as_they_are.is_empty() {
+            all.push((Sql::ApplicationsLook, vec![Box::new(&self.applications_as_they_are)]));
+        }
         if self.time {
             all.push((Sql::DatabaseTime, Vec::new()));
         }
@@ -213,6 +224,9 @@ impl<'w> Ask<'w> {
                 seen.rows.event_nos.insert((tenant, f.int()?));
                 seen.rows.event_ids.insert((tenant, u128::from_be_bytes(f.bytes()?)));
             }
+        }
+        if !self.applications_as_they_are.is_empty() {
+            seen.rows.applications.extend(numbers(&next(), "application")?);
         }
         if self.time {
             let row = next();
@@ -382,7 +396,7 @@ impl<'a> Judge<'a> {
         let seen = &self.seen.rows;
         match about {
             Guard::Lane { application, fence } => self.lane_at(*application, *fence),
-            Guard::Application { application, client_id, revision } => {
+            Guard::Application { application, client_id, revision, .. } => {
                 let stored = seen.applications.get(&application.0);
                 guard(stored == Some(revision), Conflict::Moved(Key::Application(client_id.clone())))
             }

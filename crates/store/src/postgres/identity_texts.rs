@@ -91,6 +91,8 @@ pub(super) const TOKEN_REVOKE: &str =
 pub(super) const TOKEN_LET_GO: &str = "SELECT 1::bigint FROM operator_token WHERE token_id = $1 FOR UPDATE SKIP LOCKED";
 pub(super) const APPLICATIONS_GUARD: &str = "SELECT application_no, revision FROM application
     WHERE application_no = ANY($1::bigint[]) ORDER BY application_no FOR SHARE";
+pub(super) const APPLICATIONS_LOOK: &str =
+    "SELECT application_no, revision FROM application WHERE application_no = ANY($1::bigint[])";
 /// Shows, until the commit, that somebody rests on them. A revocation does not stand in its way, nor it in that of a revocation: so what it finds may be as
 /// it was before one that is committed by now, and whether they are live is asked behind it.
 pub(super) const TOKENS_LOCK: &str =

@@ -422,6 +422,7 @@ statements! {
     // What a batch rests on. The lane is held against its being taken, the application against its being changed.
     LanesGuard: "SELECT lane, fence FROM delivery_lane WHERE lane = ANY($1::bigint[]) ORDER BY lane FOR KEY SHARE";
     ApplicationsGuard: identity::APPLICATIONS_GUARD;
+    ApplicationsLook: identity::APPLICATIONS_LOOK;
     TokensLock: identity::TOKENS_LOCK;
     TokensLive: identity::TOKENS_LIVE;
     TokenLetGo: identity::TOKEN_LET_GO;

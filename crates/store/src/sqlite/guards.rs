@@ -170,7 +170,7 @@ impl Applier<'_> {
                 let stored = self.revision(Sql::HeadSelect, "fee_rule_head", [merchant.0, tenant.0])?;
                 guard(stored.unwrap_or(0) == *version_no, Conflict::Moved(Key::RuleHead(*merchant)))
             }
-            Guard::Application { application, client_id, revision } => {
+            Guard::Application { application, client_id, revision, .. } => {
                 let stored = self.revision(Sql::ApplicationRevision, "application", [application.0])?;
                 guard(stored == Some(*revision), Conflict::Moved(Key::Application(client_id.clone())))
             }

@@ -21,7 +21,12 @@ fn enqueued(no: i64) -> Write {
 }
 
 fn unchanged(revision: i64) -> Write {
-    Write::Guard(Guard::Application { application: APP, client_id: "app_one".to_owned(), revision })
+    Write::Guard(Guard::Application {
+        application: APP,
+        client_id: "app_one".to_owned(),
+        revision,
+        holds_changes: true,
+    })
 }
 
 /// Commits what `batch` makes of each number; a guard that does not hold any more is no matter.

@@ -332,12 +332,28 @@ async fn what_rests_on_an_application_waits_for_a_change_of_it_that_is_under_way
     let other = database.client().await;
     let change = "BEGIN; UPDATE application SET revision = revision + 1 WHERE client_id = 'app_one'";
     other.batch_execute(change).await.expect("changes it");
-    let guard = Guard::Application { application: APP, client_id: "app_one".to_owned(), revision: 1 };
+    let guard =
+        Guard::Application { application: APP, client_id: "app_one".to_owned(), revision: 1, holds_changes: true };
     let mut written = pin!(one.commit(Batch(vec![Write::Guard(guard), enqueue(event(1, "a"))])));
     begin(written.as_mut()).await;
     waits(&database).await;
     other.batch_execute("COMMIT").await.expect("is written");
     let Err(CommitError::Conflict(refused)) = written.await else { panic!("it rests on what is no more") };
+    assert_eq!(refused, Conflict::Moved(Key::Application("app_one".to_owned())));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_holds_no_changes_of_an_application_waits_for_none_and_rests_on_those_that_are_committed() {
+    let (database, [one, _two]) = two_nodes().await;
+    let other = database.client().await;
+    let change = "BEGIN; UPDATE application SET revision = revision + 1 WHERE client_id = 'app_one'";
+    other.batch_execute(change).await.expect("changes it");
+    let (application, client_id) = (APP, "app_one".to_owned());
+    let guard = Guard::Application { application, client_id, revision: 1, holds_changes: false };
+    let written = |no| one.commit(Batch(vec![Write::Guard(guard.clone()), enqueue(event(no, "a"))]));
+    written(1).await.expect("the change is not committed");
+    other.batch_execute("COMMIT").await.expect("is written");
+    let Err(CommitError::Conflict(refused)) = written(2).await else { panic!("it rests on what is no more") };
     assert_eq!(refused, Conflict::Moved(Key::Application("app_one".to_owned())));
 }
 

@@ -152,10 +152,11 @@ fn events() -> impl Strategy<Value = Write> {
         1 => (0..50i64).prop_map(|due| Write::Turn { tenant: TENANT, application: APP, due_at: at(due) }),
         1 => (0..50i64).prop_map(|due| Write::Reassess { tenant: TENANT, merchant: None, due_at: at(due) }),
         1 => (0..2i64).prop_map(|f| Write::Guard(Guard::Lane { application: APP, fence: Fence(f) })),
-        1 => (1..4i64).prop_map(|revision| Write::Guard(Guard::Application {
+        1 => (1..4i64, any::<bool>()).prop_map(|(revision, holds_changes)| Write::Guard(Guard::Application {
             application: APP,
             client_id: "app_one".to_owned(),
             revision,
+            holds_changes,
         })),
         1 => (0..2i64).prop_map(|ms| Write::ForgetAnswers { kept_before: at(ms) }),
         2 => (1..9i64, 1..9i64, 0..50i64).prop_map(|(no, behind, until)| defer(no, behind, until)),

@@ -330,8 +330,14 @@ pub async fn a_due_time_belongs_to_pending_deliveries_only(store: Any) {
 }
 
 pub async fn what_was_decided_about_an_application_is_refused_once_it_has_changed(store: Any) {
-    let as_read =
-        |revision| Write::Guard(Guard::Application { application: APP, client_id: "app_one".to_owned(), revision });
+    let as_read = |revision| {
+        Write::Guard(Guard::Application {
+            application: APP,
+            client_id: "app_one".to_owned(),
+            revision,
+            holds_changes: true,
+        })
+    };
     let held = |no| enqueue(EventRow { state: DeliveryState::Held, due_at: None, ..event(no, "a") });
     commit(&*store, vec![held(1), as_read(1)]).await;
     let opened = ApplicationRow { revision: 2, ..application(APP, "app_one", INSTITUTION, TENANT) };
@@ -412,8 +418,9 @@ pub async fn a_backlog_is_turned_in_portions_until_the_note_goes(store: Any) {
 pub async fn a_portion_that_was_decided_before_a_change_back_is_refused_and_leaves_its_note(store: Any) {
     let (tenant, application) = (TENANT, APP);
     backlog(&store, 1, 3, DeliveryState::Pending).await;
-    let as_read =
-        |revision| Write::Guard(Guard::Application { application, client_id: "app_one".to_owned(), revision });
+    let as_read = |revision| {
+        Write::Guard(Guard::Application { application, client_id: "app_one".to_owned(), revision, holds_changes: true })
+    };
     commit(&*store, vec![Write::Turn { tenant, application, due_at: at(3) }]).await;
     let back = ApplicationRow { revision: 2, ..application_row() };
     commit(&*store, vec![Write::UpdateApplication(Box::new(back))]).await;

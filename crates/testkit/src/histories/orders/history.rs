@@ -235,7 +235,7 @@ impl History {
         // As it is noted: what the sweep finds.
         let (_, before) = app.store.payment_order_owner(id).await?.context("it is there")?;
         let (application, client_id) = (self.by.no, self.by.client_id.clone());
-        let rests_on = Guard::Application { application, client_id, revision: self.by.revision };
+        let rests_on = Guard::Application { application, client_id, revision: self.by.revision, holds_changes: true };
         // After a restart within a millisecond that stands, an event's number may be one that was drawn before: the next look draws another.
         for _ in 0..LOOKS_MAX {
             match expire(app, &before, &Receivers::default(), rests_on.clone()).await {
