@@ -66,6 +66,12 @@ impl FailedAuthentications {
         false
     }
 
+    /// A look-up is made for `source`. Where its caller is gone before the verdict it counts as a failure: the store has the work all the same, and
+    /// whoever takes back each request would have as many looked up as they like.
+    pub fn look_up(&self, source: Option<IpAddr>) -> LookUp<'_> {
+        LookUp { failed: self, source }
+    }
+
     /// Whether the budget of `source` was used up a moment ago and has no room yet for one more failure.
     pub fn is_over(&self, source: IpAddr) -> bool {
         self.is_anybody_over.load(Ordering::Relaxed)
@@ -87,6 +93,29 @@ impl FailedAuthentications {
         over.retain(|_, until| now < *until);
         over.shrink_to_fit();
         self.is_anybody_over.store(!over.is_empty(), Ordering::Relaxed);
+    }
+}
+
+/// A look-up under way.
+#[derive(Debug)]
+#[must_use]
+pub struct LookUp<'a> {
+    failed: &'a FailedAuthentications,
+    source: Option<IpAddr>,
+}
+
+impl LookUp<'_> {
+    /// There is a verdict, or the store has failed.
+    pub fn ended(mut self) {
+        self.source = None;
+    }
+}
+
+impl Drop for LookUp<'_> {
+    fn drop(&mut self) {
+        if let Some(source) = self.source {
+            self.failed.one_more(source);
+        }
     }
 }
 

@@ -156,7 +156,10 @@ impl Edge {
     ) -> Result<Arc<KnownApplication>, Failure> {
         let is_over = trace.source.is_some_and(|source| self.failed.is_over(source));
         let ask = if is_over { Ask::Nobody } else { Ask::TheStore };
-        match self.app.authenticate(headers, body, now, ask).await? {
+        let look_up = self.failed.look_up(trace.source.filter(|_| ask == Ask::TheStore));
+        let found = self.app.authenticate(headers, body, now, ask).await;
+        look_up.ended();
+        match found? {
             Authenticated::Yes(caller) => Ok(caller),
             Authenticated::No(Refused { why: refusal, merchant_id }, _) => {
                 // For the log, which says whom to enable.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use countersign::app::callers::{Ask, Authenticated, Cost, HMACS_PER_REFUSAL, LIVE_SECRETS_MAX};
@@ -236,6 +237,25 @@ async fn an_address_over_budget_costs_no_look_ups_and_its_right_signatures_are_a
     let unread = lines.iter().filter(|line| line["reason"] == "over_budget").count();
     assert!(unread > TRIES - 400, "of {TRIES} wrong ones {unread} were refused without a look-up");
     assert!(lines.len() > TRIES);
+}
+
+#[tokio::test]
+async fn who_takes_requests_back_while_they_are_looked_up_is_over_budget_like_anybody() {
+    const BURST: u32 = 50;
+    let world = World::start_on(StoreKind::Postgres, |_| {}).await.expect("a world starts");
+    let known = world.access.institution("bank", 0, None).await.expect("provisioned");
+    let (edge, _, _guard) = edge(&world, Budget { per_s: 1, burst: BURST, limit_loopback: false });
+    let unknown = || {
+        let draft = world.draft(&known, "GET", QUERY, "").with("X-Service-Nonce", &fresh_nonce());
+        draft.with("X-Service-Certificate-ClientId", "app_nobody")
+    };
+    for _ in 0..=BURST {
+        let (draft, mut waker) = (unknown(), Context::from_waker(Waker::noop()));
+        let mut asked = Box::pin(asked(&edge, &draft, "192.0.2.1"));
+        assert!(asked.as_mut().poll(&mut waker).is_pending(), "the database has not answered yet");
+    }
+    assert_eq!(ask(&edge, &unknown(), "192.0.2.1").await, 429);
+    assert_eq!(ask(&edge, &unknown(), "192.0.2.2").await, 401);
 }
 
 #[tokio::test]
