@@ -253,6 +253,8 @@ pub fn status_at(stored: PaymentStatus, expires_at: UnixMillis, now: UnixMillis)
 pub enum Mover {
     /// The platform's back end.
     BackEnd,
+    /// The back end that tells a restored deployment what has become of an order meanwhile: by what is stored, not by the time.
+    BackEndOfRestored,
     /// The merchant whose order it is: may close what is pending.
     Merchant,
     /// Nobody: its time is over.
@@ -301,9 +303,10 @@ impl MoveRefused {
 
 /// The order after a step. What is paid has no fee yet: it depends on the rule in force at that instant.
 pub fn advance(order: &PaymentOrder, mover: Mover, step: Step, now: UnixMillis) -> Result<PaymentOrder, MoveRefused> {
-    let (from, to) = (order.status_at(now), step.to);
+    let from = if mover == Mover::BackEndOfRestored { order.status } else { order.status_at(now) };
+    let to = step.to;
     let may = match mover {
-        Mover::BackEnd => from.may_become(to) && to != PaymentStatus::Expired,
+        Mover::BackEnd | Mover::BackEndOfRestored => from.may_become(to) && to != PaymentStatus::Expired,
         Mover::Merchant => from == PaymentStatus::Pending && to == PaymentStatus::Closed,
         Mover::Time => {
             order.status == PaymentStatus::Pending && from == PaymentStatus::Expired && to == PaymentStatus::Expired

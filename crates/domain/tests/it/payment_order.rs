@@ -108,6 +108,9 @@ fn each_mover_has_its_moves_and_no_other() {
             assert_eq!(may(Mover::BackEnd, late.plus_ms(-1)), early.contains(&(from, next)), "{from:?} {next:?}");
             let after = [(Process, Paid), (Process, Closed)];
             assert_eq!(may(Mover::BackEnd, late), after.contains(&(from, next)), "late {from:?} {next:?}");
+            for now in [NOW, late] {
+                assert_eq!(may(Mover::BackEndOfRestored, now), early.contains(&(from, next)), "{from:?} {next:?}");
+            }
             assert_eq!(may(Mover::Merchant, NOW), (from, next) == (Pending, Closed), "{from:?} {next:?}");
             assert!(!may(Mover::Merchant, late), "{from:?} {next:?}");
             assert!(!may(Mover::Time, late.plus_ms(-1)), "{from:?} {next:?}");

@@ -33,7 +33,7 @@ mod standing;
 mod telling;
 
 pub use expiry::{Receivers, expire, expired};
-use standing::{as_it_stands, has_lapsed, in_time};
+use standing::{as_it_stands, back_end_of, has_lapsed, in_time};
 
 /// Before an order is made anew that had expired by the time it was to be written.
 const LATE_PAUSE: Duration = Duration::from_millis(100);
@@ -233,7 +233,7 @@ pub async fn close(
         let receiver = events::receiver(app, &before.client_id).await?;
         let mut change = telling::change(app, &receiver, &before, moved, now, actor);
         change.writes.push(Write::ClaimNonce(claim.clone()));
-        change.writes.extend(in_time(app, &before.order, step.to, now));
+        change.writes.extend(in_time(app, &before.order, Mover::Merchant, step.to, now));
         if commit(app, change, arrived, actor).await? {
             return Ok(());
         }
@@ -256,9 +256,10 @@ pub async fn advance(
     loop {
         let found = app.store.payment_order_owner(id).await?;
         let (owner, before) = found.ok_or(AppError::OrderNotFound)?;
-        let (before, _) = as_it_stands(app, before).await?;
-        let (moved, now, rests_on) = match decide(app, &owner, &before, step).await {
-            Err(_) if has_lapsed(app, &before.order) => continue,
+        let by = back_end_of(app, &before.order).await?;
+        let before = if by == Mover::BackEnd { as_it_stands(app, before).await?.0 } else { before };
+        let (moved, now, rests_on) = match decide(app, &owner, &before, by, step).await {
+            Err(_) if by == Mover::BackEnd && has_lapsed(app, &before.order) => continue,
             decided => decided?,
         };
         let receiver = events::receiver(app, &before.client_id).await?;
@@ -266,7 +267,7 @@ pub async fn advance(
         change.writes.extend(rests_on.map(Write::Guard));
         let made = (owner, change.row.clone());
         change.writes.extend(kept(keep, &made));
-        change.writes.extend(in_time(app, &before.order, step.to, now));
+        change.writes.extend(in_time(app, &before.order, by, step.to, now));
         if commit(app, change, arrived, actor).await? {
             return Ok(made);
         }
@@ -278,17 +279,18 @@ async fn decide(
     app: &App,
     owner: &MerchantRow,
     before: &PaymentOrderRow,
+    by: Mover,
     step: Step,
 ) -> Result<(PaymentOrder, UnixMillis, Option<Guard>), AppError> {
     let has_rules = owner.kind == MerchantKind::SubAccount;
     if step.to != PaymentStatus::Paid || !has_rules {
         let now = app.clock.now();
-        return Ok((machine::advance(&before.order, Mover::BackEnd, step, now)?, now, None));
+        return Ok((machine::advance(&before.order, by, step, now)?, now, None));
     }
     let head = app.store.rule_head(owner.tenant, owner.no, None).await?;
     let clock = app.clock.now();
     // By the clock, as whoever asks is told: an order does not expire sooner for a version that a clock made which was ahead.
-    let mut moved = machine::advance(&before.order, Mover::BackEnd, step, clock)?;
+    let mut moved = machine::advance(&before.order, by, step, clock)?;
     // A node whose clock is behind must not miss a version that was acknowledged.
     let paid_at = head.as_ref().map_or(clock, |head| clock.max(head.last.created_at));
     moved.paid_at = Some(paid_at);

@@ -4,19 +4,28 @@
 //! time may still be on its way then. So a move out of pending is applied only before the expire time ([`in_time`]), and whoever would say that an
 //! order has expired first sees that no move of it is on its way ([`nothing_comes`]); who cannot see that within a second says so.
 
-use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
-use countersign_domain::time::UnixMillis;
+use countersign_domain::payment_order::{Mover, PaymentOrder, PaymentStatus};
+use countersign_domain::time::{UnixMillis, parse_rfc3339};
+use countersign_store::Store as _;
 use countersign_store::batch::{Guard, Write};
 use countersign_store::payment_order::{OrderName, PaymentOrderRow, PaymentOrders as _};
 
 use super::{App, AppError};
 use crate::app::late_changes::{LOOKS_MAX, nothing_comes};
+use crate::app::restored::RESTORED_FROM;
 use crate::app::statements::SETTLE_MS;
 
 /// What a move out of `before`, decided at `now`, rests on when it is applied: that the order has not expired; of a payment also that the statement
 /// of its month is still waited for, whatever held it up.
-pub(super) fn in_time(app: &App, before: &PaymentOrder, to: PaymentStatus, now: UnixMillis) -> Option<Write> {
-    let expires = (before.status == PaymentStatus::Pending).then_some(before.expires_at);
+pub(super) fn in_time(
+    app: &App,
+    before: &PaymentOrder,
+    by: Mover,
+    to: PaymentStatus,
+    now: UnixMillis,
+) -> Option<Write> {
+    let may_expire = before.status == PaymentStatus::Pending && by != Mover::BackEndOfRestored;
+    let expires = may_expire.then_some(before.expires_at);
     let settles = (to == PaymentStatus::Paid).then(|| now.plus_ms(SETTLE_MS / 2));
     let ends = expires.into_iter().chain(settles).min();
     ends.map(|instant| Write::Guard(Guard::Before { instant, time: app.clock.source() }))
@@ -25,6 +34,18 @@ pub(super) fn in_time(app: &App, before: &PaymentOrder, to: PaymentStatus, now: 
 /// Whether an order that was read as pending has expired since: what was refused then was refused too soon.
 pub(super) fn has_lapsed(app: &App, read: &PaymentOrder) -> bool {
     read.status_at(app.clock.now()) != read.status
+}
+
+/// As whom the back end moves an order that was read so. What it has moved since the backup, a restored deployment does not know, and orders expire
+/// meanwhile: until callbacks are let go, no expiry is noted or told, and what had not expired by the time of the backup may still be moved. So a
+/// payment that was made in time and is lost with the original can be entered again.
+pub(super) async fn back_end_of(app: &App, read: &PaymentOrder) -> Result<Mover, AppError> {
+    if !app.due.is_paused() || !has_lapsed(app, read) {
+        return Ok(Mover::BackEnd);
+    }
+    let backup = app.store.setting(RESTORED_FROM).await?;
+    let is_lost = backup.and_then(|at| parse_rfc3339(&at)).is_some_and(|backup| backup < read.expires_at);
+    Ok(if is_lost { Mover::BackEndOfRestored } else { Mover::BackEnd })
 }
 
 /// The order with the status that it has at an instant, and the instant. Where it was read as pending and its time is over, nothing that was
@@ -56,12 +77,15 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use countersign_domain::payment_order::Step;
+    use countersign_domain::time::rfc3339;
+    use countersign_store::batch::Batch;
     use countersign_store::payment_order::Received;
     use countersign_store::testing::Database;
     use tokio::time::timeout;
 
     use super::super::{Named, Wanted, advance, close, create, find, show};
     use super::*;
+    use crate::app::delivery::{self, DELIVERY_HELD};
     use crate::app::fixtures::{Deployment, application, claim, nobody, ordered};
     use crate::app::identity::find_application;
     use crate::app::late_changes::LOOK_PAUSE;
@@ -139,6 +163,52 @@ mod tests {
             assert_eq!((answer.is_ok(), is_busy), (is_paid, !is_paid), "{waits_ms}: {answer:?}");
         }
         Deployment::close(&shop.app);
+    }
+
+    /// A deployment that was restored from a backup of this moment, and whose callbacks are held.
+    async fn restored(app: &App, from: UnixMillis) {
+        let put = |name: &str, at| Write::PutSetting { name: name.to_owned(), value: rfc3339(at) };
+        let writes = vec![put(RESTORED_FROM, from), put(DELIVERY_HELD, app.clock.now())];
+        app.store.commit(Batch(writes)).await.expect("is put");
+        delivery::look(app).await.expect("reads");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_has_expired_since_the_backup_may_be_moved_until_a_restored_deployment_lets_callbacks_go() {
+        for deployment in Deployment::on_each_store().await {
+            let app = deployment.open().await;
+            let client_id = application(&app, "till", Some("https://till.example/callback")).await;
+            let of = find_application(&app, &client_id).await.expect("is there");
+            let orders =
+                [ordered(&app, &of, "paid").await, ordered(&app, &of, "tried").await, ordered(&app, &of, "late").await];
+            let [paid, tried, late] = orders.map(|order| order.order);
+            let to = async |id, to| {
+                let step = Step { to, actual_amount: None, transact_at: None };
+                advance(&app, id, step, &|_| None, &nobody()).await.map(|(_, row)| row.order)
+            };
+            app.clock.advance_ms(late.expires_at.0 + 60_000 - app.clock.now().0);
+            let refused = to(paid.prepay_id, PaymentStatus::Paid).await.expect_err("it is not restored");
+            assert!(refused.to_string().contains("EXPIRED"), "{refused}");
+            restored(&app, late.expires_at).await;
+            let refused = to(late.prepay_id, PaymentStatus::Paid).await.expect_err("the backup knows that it expired");
+            assert!(refused.to_string().contains("EXPIRED"), "{refused}");
+            restored(&app, paid.created_at).await;
+            let named = Named { prepay_id: None, trade_no: Some("tried") };
+            let claimed = claim(&of.application, "close", app.clock.now());
+            let refused =
+                close(&app, &of.merchant, &named, &claimed, &nobody()).await.expect_err("for the back end alone");
+            assert!(refused.to_string().contains("EXPIRED"), "{refused}");
+            let refused = to(tried.prepay_id, PaymentStatus::Expired).await.expect_err("nobody moves it there");
+            assert!(refused.to_string().contains("PENDING cannot become EXPIRED"), "{refused}");
+            let moved = to(paid.prepay_id, PaymentStatus::Process).await.expect("it was made in time");
+            assert_eq!(moved.status, PaymentStatus::Process);
+            let moved = to(paid.prepay_id, PaymentStatus::Paid).await.expect("as any other");
+            assert_eq!((moved.status, moved.paid_at), (PaymentStatus::Paid, Some(app.clock.now())));
+            delivery::release(&app, &|_| None, &nobody()).await.expect("they are let go");
+            let refused = to(tried.prepay_id, PaymentStatus::Paid).await.expect_err("from here on it has expired");
+            assert!(refused.to_string().contains("EXPIRED"), "{refused}");
+            Deployment::close(&app);
+        }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
