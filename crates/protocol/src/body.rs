@@ -274,7 +274,7 @@ fn check_nested(json: &str, levels_max: usize) -> Result<(), String> {
         match bytes[at] {
             b'{' | b'[' => {
                 if open.len() >= levels_max {
-                    return Err(format!("must not be nested deeper than {DEPTH_MAX} levels"));
+                    return Err(format!("must not be nested deeper than {DEPTH_MAX} levels, the body itself counted"));
                 }
                 open.push(Vec::new());
             }

@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 
 use crate::app::bell::Bell;
+use crate::app::byte_quotas::ByteQuotas;
 use crate::app::callers::Callers;
 use crate::app::hints::Hints;
 use crate::app::trouble::Trouble;
@@ -310,6 +311,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         node: OnceLock::new(),
         leaving: AtomicBool::new(false),
         walks: audit_chain::Walks::default(),
+        long_bodies: ByteQuotas::default(),
         exports: evidence::exports(),
     })
 }

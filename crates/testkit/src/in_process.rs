@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use countersign::app::audit_chain::Walks;
 use countersign::app::bell::Bell;
+use countersign::app::byte_quotas::ByteQuotas;
 use countersign::app::callers::Callers;
 use countersign::app::evidence;
 use countersign::app::hints::Hints;
@@ -132,6 +133,7 @@ fn in_memory(clock: Clock) -> Result<App> {
         node: std::sync::OnceLock::new(),
         leaving: AtomicBool::new(false),
         walks: Walks::default(),
+        long_bodies: ByteQuotas::default(),
         exports: evidence::exports(),
     })
 }

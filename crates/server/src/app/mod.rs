@@ -21,6 +21,7 @@ pub mod actor;
 pub mod audit_chain;
 pub mod audit_log;
 pub mod bell;
+pub mod byte_quotas;
 pub mod callers;
 pub mod causes;
 #[cfg(test)]
@@ -117,6 +118,8 @@ pub struct App {
     pub leaving: AtomicBool,
     /// Walks over the audit log that are under way.
     pub walks: audit_chain::Walks,
+    /// What applications may keep with their orders beyond an ordinary body.
+    pub long_bodies: byte_quotas::ByteQuotas,
     /// Evidence that is being exported.
     pub exports: concurrency_limit::ConcurrencyLimit,
 }

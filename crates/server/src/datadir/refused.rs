@@ -33,7 +33,7 @@ pub enum DataRefused {
     #[error("the file of the master key before, {}, is not there: bring it back; or, if `countersign master-key rewrap` has said that all secrets are under the new key, take `master_key_previous_file` out of the settings", .0.display())]
     NoPreviousKey(PathBuf),
     /// Everybody may enter the folder.
-    #[error("everybody on this machine may enter the data folder {} (mode {mode:03o}), where the database is: run `chmod 700 {}`", path.display(), path.display())]
+    #[error("everybody on this machine may enter the data folder {} (mode {mode:03o}), where the master key or the database is: run `chmod 700 {}`", path.display(), path.display())]
     FolderIsOpen {
         /// Which folder.
         path: PathBuf,

@@ -230,7 +230,7 @@ impl Dispatcher {
             look: Notify::new(),
             leaves: Notify::new(),
             meters: meters::Meters::default(),
-            answer_quotas: answer_quota::AnswerQuotas::new(),
+            answer_quotas: answer_quota::AnswerQuotas::default(),
             attempts: AtomicUsize::new(0),
             trials: trial::Trials::default(),
             unsigned: unsigned::Unsigned::default(),

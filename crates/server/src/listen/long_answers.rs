@@ -10,6 +10,7 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use super::connection_state::{ConnectionState, Unread};
 use super::request_limit::RequestPermit;
+use crate::app::concurrency_limit::Place;
 
 /// What is handed over at once to a connection of HTTP/2. There it lies until its peer reads, and the request has given up its place by then: of
 /// what is larger the rest stays in the answer, and the answer in its place.
@@ -24,12 +25,18 @@ const PART_BYTES_MAX_HTTP_1: usize = 16 * 1024;
 pub struct Held<B> {
     body: B,
     _permit: Option<RequestPermit>,
+    _place: Option<Place>,
 }
 
 impl<B> Held<B> {
     /// `permit` is the place; none: there is one answer on a connection, which has a place of its own.
     pub fn new(body: B, permit: Option<RequestPermit>) -> Self {
-        Self { body, _permit: permit }
+        Self { body, _permit: permit, _place: None }
+    }
+
+    /// The same, with a place of its own among answers that are long.
+    pub fn with(self, place: Option<Place>) -> Self {
+        Self { _place: place, ..self }
     }
 }
 

@@ -22,6 +22,7 @@ use hyper::header::HeaderName;
 use hyper::{Method, Request, Response, Version};
 
 use crate::app::App;
+use crate::app::concurrency_limit::{ConcurrencyLimit, Place};
 use crate::listen::{Held, RequestLimit, RequestPermit};
 use crate::log::{self, LogSink, RequestLine};
 use crate::meters::RequestMeters;
@@ -109,6 +110,7 @@ pub struct Edge {
     request_id_header: HeaderName,
     request_ids: answer::RequestIds,
     failed: FailedAuthentications,
+    long_answers: ConcurrencyLimit,
     log: LogSink,
     meters: RequestMeters,
 }
@@ -125,6 +127,8 @@ struct Trace {
     refused_through: Option<i64>,
     source: Option<IpAddr>,
     request_id: String,
+    /// Of an answer that is long.
+    place: Option<Place>,
 }
 
 /// Counts a request and writes its line when it is dropped: after the answer, or when the client has gone before it.
@@ -162,6 +166,11 @@ enum Outcome {
     /// A failure was answered: its code, and the reason for the log.
     Failure(Code, &'static str),
 }
+
+/// An answer that is longer, in bytes, has a place of its own until its caller has read it.
+const LONG_ANSWER_BYTES: usize = 64 * 1024;
+/// So many of them stay in memory at once, and of a merchant with all that belong to it an eighth; the longest are somewhat over 1 MiB.
+const LONG_ANSWERS_MAX: usize = 128;
 
 /// Refused signatures are answered at multiples of this after their arrival. More than one takes, where rows are read from memory.
 const REFUSAL_GRID: Duration = Duration::from_micros(100);
@@ -246,6 +255,7 @@ impl Edge {
             request_id_header,
             request_ids: answer::RequestIds::new(app.chance.bits64()),
             failed: FailedAuthentications::new(&settings.budget),
+            long_answers: ConcurrencyLimit::new(LONG_ANSWERS_MAX / 8, LONG_ANSWERS_MAX, "long answers").of_merchants(),
             settings,
             app,
             log,
@@ -297,7 +307,8 @@ impl Edge {
             let way = pin!(self.route(&mut record.trace, request));
             panics::caught(way).await.unwrap_or_else(|_| Err(Failure::internal("panic")))
         };
-        self.finish(record, outcome).map(|body| Held::new(body, permit))
+        let place = record.trace.place.take();
+        self.finish(record, outcome).map(|body| Held::new(body, permit).with(place))
     }
 
     fn record<B>(&self, request: &Request<B>, source: IpAddr, started: Instant) -> RequestRecord<'_> {

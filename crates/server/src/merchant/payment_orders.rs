@@ -2,6 +2,7 @@
 
 use countersign_domain::payment_order::{Content, PaymentKind};
 use countersign_domain::time::UnixMillis;
+use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::RequestRefused;
 use countersign_protocol::endpoint::payment_order::{Name, Request};
 use countersign_store::payment_order::{PaymentOrderRow, Received};
@@ -15,6 +16,9 @@ use crate::app::payment_orders::{self, Named, Wanted};
 const KEPT: [&str; 7] =
     ["certificate-clientid", "certificate-sn", "timestamp", "nonce", "signature", "merchantid", "on-behalf-of"];
 
+/// A body of this length, in bytes, is kept in any case: a little more than an order with all its fields needs, written plainly.
+const ALWAYS_BYTES: usize = 4096;
+
 /// An order that is asked for, and the request as it came.
 #[derive(Debug)]
 pub struct OrderRequest {
@@ -27,9 +31,9 @@ pub fn parse(input: Input<'_>) -> Result<OrderRequest, RequestRefused> {
     Ok(OrderRequest { request: Request::parse(input.body)?, received: received(input) })
 }
 
-/// The request line and the headers that count, each on a line, and the body. What stands under another prefix is nobody's: it was ignored.
+/// Method and path and the headers that count, each on a line, and the body. What stands under another prefix, or in a query, is nobody's: it was ignored.
 fn received(input: Input<'_>) -> Received {
-    let mut head = format!("{} {}", input.head.method, input.head.uri);
+    let mut head = format!("{} {}", input.head.method, input.head.uri.path());
     for (name, value) in &input.head.headers {
         let counts =
             input.prefix.and_then(|prefix| name.as_str().strip_prefix(prefix)).is_some_and(|of| KEPT.contains(&of));
@@ -70,7 +74,18 @@ pub async fn create(
         received: received.clone(),
     };
     let by = &signed.application().application;
+    if !app.long_bodies.has_room_for(by.no, received.body.len().saturating_sub(ALWAYS_BYTES)) {
+        return Err(too_long_too_often());
+    }
     Ok(payment_orders::create(app, signed.owner(), by, &wanted, signed.claim(), &signed.actor()).await?)
+}
+
+/// The body is kept with the order for ever, and the disk is everybody's.
+fn too_long_too_often() -> Failure {
+    let sentence = format!(
+        "the bodies of too many orders of this application were longer than {ALWAYS_BYTES} bytes: leave out what the operation does not know, or slow down"
+    );
+    Failure { retry_after_s: Some(1), ..Failure::new(Code::RateLimited, sentence) }
 }
 
 /// The order that a request names.

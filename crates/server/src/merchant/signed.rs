@@ -15,7 +15,7 @@ use hyper::http::request::Parts;
 
 use super::answer::{Failure, NonceFate};
 use super::timestamps::{from_before_crash, from_before_memory, in_own_time, in_time};
-use super::{Edge, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
+use super::{Edge, LONG_ANSWER_BYTES, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
 use crate::app::actor::Right;
 use crate::app::callers::{Ask, Authenticated, KnownApplication, Refused};
 use crate::app::error::AppError;
@@ -136,15 +136,25 @@ impl Edge {
             trace.refused_through = forgotten_nonces::all_refused_through(&self.app, now).map(|through| through.0);
             return Err(failure);
         }
+        let tenant = caller.tenant_id.clone();
         let reservation = Reservation { app: &self.app, claim: &claim, is_decided: false };
         let outcome = match within_rate(&self.app, &caller).and(in_own_time) {
             // The signature was right, so the nonce is used up all the same, unless it is 429.
             Err(failure) => Err(failure),
             Ok(()) => self.admitted::<O>(trace, caller, &headers, &claim, input).await,
         };
+        let outcome = outcome.and_then(|answer| self.with_room(trace, &tenant, answer));
         let outcome = self.decide_nonce(&claim, O::ENDPOINT, outcome).await;
         reservation.decided();
         outcome
+    }
+
+    /// The answer, with a place of its own if it is long: it stays in memory until its caller has read it. No answer to a change is long.
+    fn with_room(&self, trace: &mut Trace, tenant: &str, answer: Vec<u8>) -> Result<Vec<u8>, Failure> {
+        if answer.len() > LONG_ANSWER_BYTES {
+            trace.place = Some(self.long_answers.take(tenant)?);
+        }
+        Ok(answer)
     }
 
     async fn prove(

@@ -194,7 +194,7 @@ async fn joined(config: &Config, data: &DataDir, store: &AnyStore, before: &str)
 fn keys_of_node(config: &Config, data: &DataDir, before: &str) -> anyhow::Result<Vault> {
     ensure!(
         keys::is_named(config),
-        "the database is initialised already ({before}): to add this machine as a node, give the deployment's master key with --master-key FILE"
+        "the database is initialised already ({before}): name an empty one; or, to add this machine as a node, give the deployment's master key with --master-key FILE"
     );
     Ok(keys::vault(config, data)?)
 }

@@ -10,7 +10,7 @@ use countersign::app::identity::{self, NewApplication, NewMerchant, Standing};
 use countersign::app::turns::TurnKey;
 use countersign::app::{Actor, App};
 use countersign::log::LogSink;
-use countersign::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
+use countersign::merchant::{Answer, Budget, Edge, EdgeSettings, IntakeLimits, Sources};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::Prefixes;
 use countersign_protocol::signing::SigningKey;
@@ -127,16 +127,20 @@ fn edge(world: &World, budget: Budget) -> (Edge, Heard, countersign::log::LogGua
     (Edge::new(world.running.app.clone(), settings, log).expect("a prefix"), heard, guard)
 }
 
-/// The status of the answer to a request from this address, and how long it took.
-async fn asked(edge: &Edge, draft: &Draft, from: &str) -> (u16, Duration) {
+/// The answer to a request from this address.
+async fn answered(edge: &Edge, draft: &Draft, from: &str) -> hyper::Response<Answer> {
     let mut request = Request::builder().method(draft.method.as_str()).uri(&draft.target).header("host", "localhost");
     for (name, value) in &draft.headers {
         request = request.header(name, value);
     }
     let request = request.body(Full::new(Bytes::from(draft.body.clone()))).expect("a request");
-    let from = from.parse::<IpAddr>().expect("an address");
+    edge.serve(request, from.parse::<IpAddr>().expect("an address")).await
+}
+
+/// Its status, and how long it took.
+async fn asked(edge: &Edge, draft: &Draft, from: &str) -> (u16, Duration) {
     let began = Instant::now();
-    let status = edge.serve(request, from).await.status().as_u16();
+    let status = answered(edge, draft, from).await.status().as_u16();
     (status, began.elapsed())
 }
 
@@ -256,6 +260,61 @@ async fn who_takes_requests_back_while_they_are_looked_up_is_over_budget_like_an
     }
     assert_eq!(ask(&edge, &unknown(), "192.0.2.1").await, 429);
     assert_eq!(ask(&edge, &unknown(), "192.0.2.2").await, 401);
+}
+
+#[tokio::test]
+async fn long_answers_of_one_merchant_stay_in_memory_up_to_a_bound_and_leave_room_to_others() {
+    const EACH: usize = 16;
+    let world = World::start().await.expect("a world starts");
+    let eager = world.access.institution("eager", 0, None).await.expect("provisioned");
+    let other = world.access.institution("other", 0, None).await.expect("provisioned");
+    for signer in [&eager, &other] {
+        for n in 0..4 {
+            let (client_id, data) = (&signer.client_id, json!({"text": "x".repeat(20_000)}));
+            let event = json!({"client_id": client_id, "bizType": "T", "bizId": format!("B-{n}"), "bizStatus": "S", "data": data});
+            world.access.provision("POST", "/events", event).await.expect("emitted");
+        }
+    }
+    let (edge, _, _guard) = edge(&world, Budget::default());
+    let pull = async |signer, target| answered(&edge, &world.draft(signer, "GET", target, ""), "192.0.2.1").await;
+    let mut unread = Vec::new();
+    for _ in 0..EACH {
+        unread.push(pull(&eager, QUERY).await);
+    }
+    assert!(unread.iter().all(|answer| answer.status() == 200));
+    let again = world.draft(&eager, "GET", QUERY, "");
+    assert_eq!(ask(&edge, &again, "192.0.2.1").await, 503);
+    assert_eq!(pull(&eager, "/v1/pay/events?limit=1").await.status(), 200, "a short one");
+    assert_eq!(pull(&other, QUERY).await.status(), 200);
+    unread.pop();
+    assert_eq!(ask(&edge, &again, "192.0.2.1").await, 200, "one is read, and the nonce is still good");
+}
+
+#[tokio::test]
+async fn long_bodies_of_orders_are_bounded_for_each_application_and_what_is_refused_leaves_nothing() {
+    let world = World::start().await.expect("a world starts");
+    let [eager, other] = ["eager", "other"];
+    let eager = world.access.institution(eager, 0, None).await.expect("provisioned");
+    let other = world.access.institution(other, 0, None).await.expect("provisioned");
+    let (edge, _, _guard) = edge(&world, Budget::default());
+    let order = |signer, trade_no: usize, bytes| {
+        let pad = " ".repeat(bytes);
+        let body = format!(r#"{{"merchantTradeNo":"T-{trade_no}","currency":"USDT","orderAmount":"1"{pad}}}"#);
+        world.draft(signer, "POST", "/v1/pay/order", &body)
+    };
+    let mut taken = 0;
+    while ask(&edge, &order(&eager, taken, 60_000), "192.0.2.1").await == 200 {
+        taken += 1;
+        assert!(taken < 200, "there is no bound");
+    }
+    assert!(taken >= 70, "{taken}");
+    let refused = order(&eager, 1_000, 60_000);
+    assert_eq!(ask(&edge, &refused, "192.0.2.1").await, 429);
+    let named = r#"{"merchantTradeNo":"T-1000"}"#;
+    let query = world.draft(&eager, "POST", "/v1/pay/order/query", named);
+    assert_eq!(ask(&edge, &query, "192.0.2.1").await, 404, "it was not made");
+    assert_eq!(ask(&edge, &order(&eager, 1_000, 3_000), "192.0.2.1").await, 200, "an ordinary one");
+    assert_eq!(ask(&edge, &order(&other, 1, 60_000), "192.0.2.1").await, 200, "nobody pays for another");
 }
 
 #[tokio::test]

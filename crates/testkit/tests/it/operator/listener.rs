@@ -10,6 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Request;
 use countersign::app::audit_chain::Walks;
 use countersign::app::bell::Bell;
+use countersign::app::byte_quotas::ByteQuotas;
 use countersign::app::callers::Callers;
 use countersign::app::evidence;
 use countersign::app::hints::Hints;
@@ -157,6 +158,7 @@ impl House {
             node: std::sync::OnceLock::new(),
             leaving: AtomicBool::new(false),
             walks: Walks::default(),
+            long_bodies: ByteQuotas::default(),
             exports: evidence::exports(),
         });
         let key = Write::PutSetting { name: MASTER_KEY_ID.to_owned(), value: app.vault.key_id().to_owned() };
