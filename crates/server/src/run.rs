@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow};
 use axum::Router;
 use countersign_domain::lanes::LaneSet;
 use countersign_protocol::headers::Prefixes;
@@ -17,7 +17,7 @@ use countersign_store::{AnyStore, Store as _};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::bell::Bell;
@@ -34,7 +34,6 @@ use crate::config::Config;
 use crate::datadir::{self, DataDir, DataLock};
 use crate::dispatch::Dispatcher;
 use crate::dispatch::egress::Egress;
-use crate::listen::tls::Certificate;
 use crate::listen::{self, AddressLimit, ListenSettings, RequestLimit, Upload};
 use crate::log::{LogGuard, LogSink};
 use crate::merchant::{Answer, Budget, Edge, EdgeSettings, IntakeLimits, Sources};
@@ -57,6 +56,7 @@ mod initialise;
 mod listening;
 mod machine;
 pub mod missing_deployment;
+mod needs;
 mod nodes;
 mod recover;
 mod server_tasks;
@@ -75,6 +75,7 @@ pub use initialise::{Initialised, Prepared, initialise, prepare};
 use listening::Listening;
 pub use machine::Machine;
 pub use missing_deployment::{command, demand_database, demand_deployment, folder, is_bare, misled};
+use needs::Needs;
 pub use nodes::clock_ahead_ms;
 pub use recover::{Recovered, recover};
 use server_tasks::ServerTasks;
@@ -84,8 +85,6 @@ pub use way_out::{callback_roots, way_out};
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
 /// Largest body of a call of the operator API, in bytes: what a merchant may send, however the deployment sets that.
 const OPERATOR_BODY_BYTES_MAX: usize = 64 * 1024;
-/// Connections that may wait at a listener's door, as far as the system allows: many come at once where a balancer turns to this node.
-const BACKLOG: u32 = 1024;
 /// Beyond the drain: for the dispatcher's attempts under way and the store's last commit.
 const STOP_MARGIN: Duration = Duration::from_millis(500);
 
@@ -134,6 +133,8 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     demand_deployment(&config, &data).await?;
     let vault = keys::vault(&config, &data)?;
     before_upgrade::compare(&config, &data, &vault).await?;
+    // Boxed: it is there through all that is waited for until the server begins.
+    let needs = Box::new(Needs::of(&config, &data)?);
     let store = open_store(&config, &data).await?;
     deployment_settings::compare(&config, &vault, &store).await?;
     let app = Arc::new(make_app(&config, vault, store, surroundings.clock)?);
@@ -141,16 +142,13 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     chain::take_up(&data, &app.vault, &app.store).await?;
     let handle = meters::install().context("the meters cannot be started")?;
     app.begin().await?;
-    let certificate = certificate(&config)?;
-    let tls = certificate.as_ref().map(|renewal| renewal.certificate.server_config()).transpose()?;
-    let merchants = bind(config.listen, "listen")?;
-    let operators = bind(config.operator_listen, "operator_listen")?;
+    let Needs { certificate, tls, mut dispatch, node, merchants, operators } = *needs;
+    let (merchants, operators) = (merchants.open()?, operators.open()?);
     let (listen, operator_listen) = (merchants.local_addr()?, operators.local_addr()?);
 
     let edge = Arc::new(open_edge(&config, app.clone(), surroundings.log.clone())?);
-    let mut dispatch = dispatching::dispatch_settings(&config)?;
-    dispatch.who = nodes::who(&app, &data, listen, &config)?;
-    let (egress, node) = (dispatch.egress(), dispatch.who.node);
+    dispatch.who = nodes::who(&app, node, listen, &config);
+    let egress = dispatch.egress();
     app.node.get_or_init(|| node);
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let operator = operator_settings(&config, egress, dispatcher.clone(), handle.clone(), surroundings.log)?;
@@ -314,27 +312,6 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         long_bodies: ByteQuotas::default(),
         exports: evidence::exports(),
     })
-}
-
-fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
-    let listen = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A port whose last connections are not forgotten yet may be listened on again.
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    listen().map_err(|error| anyhow!("{setting} {}", listen::cannot_listen(address, &error)))
-}
-
-fn certificate(config: &Config) -> anyhow::Result<Option<Renewal>> {
-    match (config.tls.cert.get(), config.tls.key.get()) {
-        (Some(cert), Some(key)) => {
-            Ok(Some(Renewal { certificate: Arc::new(Certificate::read(cert, key)?), asked: Arc::default() }))
-        }
-        (None, None) => Ok(None),
-        (Some(_), None) | (None, Some(_)) => bail!("TLS needs both a certificate and its key"),
-    }
 }
 
 fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>, clock: Clock) -> ListenSettings {

@@ -1,6 +1,6 @@
 //! Before a start brings an older schema up to date: the comparison of settings and keys that may refuse the start.
 //!
-//! Invariant: a start that the settings of the deployment refuse leaves the schema as it was, and so the database to the program that it had.
+//! Invariant: a start that the settings of the deployment, or a key that is not here, refuse leaves the schema as it was, and so the database to the program that it had.
 
 use anyhow::{Context as _, bail};
 use countersign_store::{PostgresStore, SqliteStore};
@@ -9,7 +9,7 @@ use super::chain;
 use super::database::{Database, cannot_be_used, postgres_cannot_be_used, postgres_options, schema_state};
 use super::deployment_settings::{self, Settings};
 use super::missing_deployment::{no_deployment, nothing_there};
-use crate::app::audit_chain::CHAIN_KEY;
+use crate::app::sealed;
 use crate::config::Config;
 use crate::datadir::DataDir;
 use crate::vault::Vault;
@@ -32,8 +32,21 @@ pub(super) async fn peek(config: &Config, data: &DataDir, names: &[&str]) -> any
     }
 }
 
+async fn secrets_under(config: &Config, data: &DataDir) -> anyhow::Result<Vec<String>> {
+    match Database::of(config)? {
+        Database::Sqlite => {
+            let path = data.database();
+            SqliteStore::secrets_under(&path).with_context(|| cannot_be_used(&path))
+        }
+        Database::Postgres(url) => {
+            PostgresStore::secrets_under(&postgres_options(config, url)?).await.map_err(postgres_cannot_be_used)
+        }
+    }
+}
+
 async fn kept(config: &Config, data: &DataDir) -> anyhow::Result<Option<Settings<'static>>> {
-    let names: Vec<&str> = deployment_settings::NAMES.into_iter().chain([CHAIN_KEY]).collect();
+    let own = sealed::ALL.map(|own| own.setting);
+    let names: Vec<&str> = deployment_settings::NAMES.into_iter().chain(own).collect();
     let kept = peek(config, data, &names).await?;
     let kept = names.into_iter().zip(kept).filter_map(|(name, value)| Some((name, value?)));
     let kept = Settings::Read(kept.collect());
@@ -52,5 +65,12 @@ pub async fn compare(config: &Config, data: &DataDir, vault: &Vault) -> anyhow::
     }
     let Some(kept) = kept(config, data).await? else { bail!(no_deployment(config)) };
     deployment_settings::compare_kept(config, vault, &kept).await?;
+    let mut used = secrets_under(config, data).await?;
+    for own in sealed::ALL {
+        if let Some(stored) = kept.get(own.setting).await? {
+            used.push(own.key_id(&stored)?.to_owned());
+        }
+    }
+    deployment_settings::demand_keys(vault, used)?;
     chain::examine(data, vault, &kept).await.map(drop)
 }

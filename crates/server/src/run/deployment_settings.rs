@@ -51,13 +51,19 @@ impl Settings<'_> {
 /// Refuses a master key or a rule setting other than the one that the data was made with.
 pub async fn compare(config: &Config, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
     compare_key(config, vault, &Settings::Of(store)).await?;
-    if let Some(missing) = master_key::missing(vault, store).await? {
-        bail!(
+    demand_keys(vault, master_key::missing(vault, store).await?)?;
+    compare_rules(config, &Settings::Of(store)).await
+}
+
+/// Refuses to go on without one of the master keys that something is sealed under.
+pub fn demand_keys(vault: &Vault, used: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
+    match used.into_iter().find(|key_id| !vault.knows(key_id)) {
+        None => Ok(()),
+        Some(missing) => bail!(
             "secrets are sealed under the master key {missing} still, which is not here: name it as master_key_previous \
              and finish with `countersign master-key rewrap`"
-        );
+        ),
     }
-    compare_rules(config, &Settings::Of(store)).await
 }
 
 /// The same by the settings alone.

@@ -15,7 +15,6 @@ use tokio::time::{sleep, timeout};
 use crate::app::App;
 use crate::clock::{Clock, SharedTime};
 use crate::config::Config;
-use crate::datadir::{DataDir, DataRefused};
 
 /// How often the database's time is measured.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
@@ -29,12 +28,11 @@ const FIRST_SAMPLES: usize = 3;
 /// How often the directory of changes is looked at even if nobody says that something has changed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Who this node is to others. It has an id of its own only where the store is shared.
-pub(super) fn who(app: &App, data: &DataDir, listen: SocketAddr, config: &Config) -> Result<Who, DataRefused> {
-    let node = if app.store.is_shared() { NodeId(data.node_id(&app.chance)?) } else { Who::NOBODY.node };
+/// Who this node is to others.
+pub(super) fn who(app: &App, node: NodeId, listen: SocketAddr, config: &Config) -> Who {
     let (name, version) = (listen.to_string(), env!("CARGO_PKG_VERSION").to_owned());
     let (key_id, settings) = (app.vault.key_id().to_owned(), config.of_all_nodes());
-    Ok(Who { node, name, version, key_id, settings })
+    Who { node, name, version, key_id, settings }
 }
 
 /// Measures the database's time before anything is decided by it.

@@ -8,6 +8,7 @@ use countersign_store::testing::Tampering;
 use tokio::runtime::Runtime;
 
 use super::Place;
+use super::desk::Desk;
 
 /// Makes a deployment as a program with one schema step less leaves it.
 fn older() -> Place {
@@ -69,6 +70,60 @@ fn a_start_that_misses_the_key_of_the_audit_log_leaves_the_schema() {
     let (_, said) = place.ends(&["serve", "--data", "data"], 1);
     assert!(said.contains("has another key"), "{said}");
     assert!(is_behind(&place));
+}
+
+#[test]
+fn a_start_that_lacks_something_of_this_machine_leaves_the_schema() {
+    let place = older();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("its address");
+    let proxy = "callback_proxy = \"http://127.0.0.1:3128\"\ncallback_proxy_credentials_file = \"gone\"\n";
+    for (lacks, told) in [
+        ("tls.cert = \"gone.pem\"\ntls.key = \"gone.key\"\n".to_owned(), "gone.pem"),
+        ("callback_ca_file = \"gone.pem\"\n".to_owned(), "callback_ca_file gone.pem"),
+        (proxy.to_owned(), "gone cannot be read"),
+        ("callback_source_address = [\"192.0.2.77\"]\n".to_owned(), "192.0.2.77 is no address of this machine"),
+        (format!("listen = \"{taken}\"\n"), "listen"),
+        (format!("operator_listen = \"{taken}\"\n"), "operator_listen"),
+    ] {
+        let free = ["listen", "operator_listen"].into_iter().filter(|name| !lacks.starts_with(name));
+        let free = free.map(|name| format!("{name} = \"127.0.0.1:0\"\n")).collect::<Vec<_>>().concat();
+        std::fs::write(place.path("lacks.toml"), format!("{free}{lacks}")).expect("written");
+        let (_, said) = place.ends(&["serve", "--data", "data", "--config", "lacks.toml"], 1);
+        assert!(said.contains(told), "{lacks}: {said}");
+        assert!(is_behind(&place), "{lacks}");
+    }
+    if place.has_database() {
+        std::fs::write(place.path("data/node.id"), "none").expect("written");
+        let (_, said) =
+            place.ends(&["serve", "--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"], 1);
+        assert!(said.contains("node.id") && is_behind(&place), "{said}");
+    }
+}
+
+#[test]
+fn a_start_that_misses_the_key_of_a_rewrap_that_was_cut_off_leaves_the_schema_and_doctor_says_so_before() {
+    for left in [Tampering::SecretsUnder("k_other"), Tampering::EvidenceUnder("k_other")] {
+        let desk = Desk::open();
+        desk.made("merchant create --merchant-id m --name m");
+        desk.made("application create m --name till");
+        let Desk { place, serving, .. } = desk;
+        assert_eq!(serving.terminate(), Some(0));
+        for tampering in [left, Tampering::StepBack] {
+            match &place.database {
+                None => tampering.of_file(&place.path("data/countersign.db")),
+                Some(database) => {
+                    runtime().block_on(database.tamper(tampering));
+                }
+            }
+        }
+        let told = "sealed under the master key k_other still, which is not here";
+        let (found, _) = place.ends(&["doctor", "--data", "data"], 1);
+        assert!(found.contains("fail  deployment") && found.contains(told), "{found}");
+        let (_, said) = place.ends(&["serve", "--data", "data"], 1);
+        assert!(said.contains(told), "{said}");
+        assert!(is_behind(&place), "{left:?}");
+    }
 }
 
 #[test]

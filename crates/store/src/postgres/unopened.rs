@@ -52,6 +52,16 @@ impl PostgresStore {
         rows.iter().map(|row| row.try_get(0).map_err(fault)).collect()
     }
 
+    /// The ids of the master keys that secrets of a database are sealed under, which has a schema, of whatever step. A revoked one is never opened
+    /// again.
+    pub async fn secrets_under(options: &PostgresOptions) -> Result<Vec<String>, StoreError> {
+        let dial = Dial::of(options)?;
+        let session = dial.session().await?;
+        let select = "SELECT DISTINCT key_id FROM secret WHERE revoked_at IS NULL ORDER BY key_id";
+        let rows = dial.in_time(async { session.client().query(select, &[]).await.map_err(fault) }).await?;
+        rows.iter().map(|row| row.try_get(0).map_err(fault)).collect()
+    }
+
     /// Brings the schema of a database up to date, and opens nothing.
     pub async fn migrate(options: &PostgresOptions) -> Result<SchemaState, StoreError> {
         let dial = Dial::of(options)?;

@@ -36,6 +36,10 @@ pub enum Tampering {
     Dangle(u32),
     /// The key that signs evidence goes, as if a program from before had initialised the deployment.
     TakeEvidenceKey,
+    /// Secrets are said to be sealed under the master key of this id, as those that a re-wrap has not come to.
+    SecretsUnder(&'static str),
+    /// The same of the key that signs evidence.
+    EvidenceUnder(&'static str),
     /// What was paid last of each sub-account is not noted, as if nodes from before that had been paid everything.
     ForgetPaid,
     /// The machine crashed since and has booted anew, and nonces stamped up to then were given out before. Of a file alone.
@@ -78,6 +82,11 @@ impl Tampering {
                  INSERT INTO convert_order_move (tenant_no, order_id, revision, status, at) SELECT 1, i, 1, 1, 1 FROM n"
             ),
             Self::TakeEvidenceKey => "DELETE FROM setting WHERE name = 'evidence_key'".to_owned(),
+            Self::SecretsUnder(key_id) => format!("UPDATE secret SET key_id = '{key_id}'"),
+            Self::EvidenceUnder(key_id) => format!(
+                "UPDATE setting SET value = replace(value, (SELECT o.value FROM setting o WHERE o.name = 'master_key_id'), '{key_id}')
+                 WHERE name = 'evidence_key'"
+            ),
             Self::ForgetPaid => "DELETE FROM last_paid".to_owned(),
             Self::Crash(mark) => {
                 format!("UPDATE replay SET boot_id = 'of before', journal_synced = 0, mark = max(mark, {})", mark.0)

@@ -1,0 +1,94 @@
+//! What a start needs of this machine: files, addresses of its own, ports.
+//!
+//! Invariant: all of it is there before the schema is brought up to date, so that a start that lacks some of it leaves the database to the program
+//! that it had.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{anyhow, bail};
+use countersign_store::nodes::{NodeId, Who};
+use tokio::net::{TcpListener, TcpSocket};
+
+use super::certificate::Renewal;
+use super::database::Database;
+use super::dispatching::dispatch_settings;
+use crate::chance::Chance;
+use crate::config::Config;
+use crate::datadir::DataDir;
+use crate::dispatch::DispatchSettings;
+use crate::listen::cannot_listen;
+use crate::listen::tls::Certificate;
+
+/// Connections that may wait at a listener's door, as far as the system allows: many come at once where a balancer turns to this node.
+const BACKLOG: u32 = 1024;
+
+/// All of it.
+pub(super) struct Needs {
+    pub certificate: Option<Renewal>,
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub dispatch: DispatchSettings,
+    pub node: NodeId,
+    pub merchants: Door,
+    pub operators: Door,
+}
+
+impl Needs {
+    /// Refused where something is not there.
+    pub fn of(config: &Config, data: &DataDir) -> anyhow::Result<Self> {
+        let certificate = certificate(config)?;
+        Ok(Self {
+            tls: certificate.as_ref().map(|renewal| renewal.certificate.server_config()).transpose()?,
+            certificate,
+            dispatch: dispatch_settings(config)?,
+            // A node has an id of its own only where the store is shared.
+            node: match Database::of(config)? {
+                Database::Sqlite => Who::NOBODY.node,
+                Database::Postgres(_) => NodeId(data.node_id(&Chance::default())?),
+            },
+            merchants: Door::bind(config.listen, "listen")?,
+            operators: Door::bind(config.operator_listen, "operator_listen")?,
+        })
+    }
+}
+
+/// A port that is this process's. Until it is opened connections are refused, as where nobody is: whoever came would wait for as long as the schema
+/// takes.
+pub(super) struct Door {
+    socket: TcpSocket,
+    wanted: SocketAddr,
+    setting: &'static str,
+}
+
+impl Door {
+    fn bind(wanted: SocketAddr, setting: &'static str) -> anyhow::Result<Self> {
+        let bound = || {
+            let socket = if wanted.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+            // A port whose last connections are not forgotten yet may be listened on again.
+            socket.set_reuseaddr(true)?;
+            socket.bind(wanted)?;
+            Ok(socket)
+        };
+        let socket = bound().map_err(|error| refused(setting, wanted, &error))?;
+        Ok(Self { socket, wanted, setting })
+    }
+
+    /// From here on connections may wait at it.
+    pub fn open(self) -> anyhow::Result<TcpListener> {
+        self.socket.listen(BACKLOG).map_err(|error| refused(self.setting, self.wanted, &error))
+    }
+}
+
+fn refused(setting: &str, wanted: SocketAddr, error: &std::io::Error) -> anyhow::Error {
+    anyhow!("{setting} {}", cannot_listen(wanted, error))
+}
+
+fn certificate(config: &Config) -> anyhow::Result<Option<Renewal>> {
+    match (config.tls.cert.get(), config.tls.key.get()) {
+        (Some(cert), Some(key)) => {
+            Ok(Some(Renewal { certificate: Arc::new(Certificate::read(cert, key)?), asked: Arc::default() }))
+        }
+        (None, None) => Ok(None),
+        (Some(_), None) | (None, Some(_)) => bail!("TLS needs both a certificate and its key"),
+    }
+}
