@@ -59,8 +59,11 @@ impl Layers {
         }
         for (name, value) in environment {
             let Some(setting) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
-            if !NOT_SETTINGS.contains(&name.as_str()) && !is_link_to_a_service(setting, value) {
-                layers.lay_text(&setting.to_lowercase(), value, name)?;
+            let is_other = NOT_SETTINGS.contains(&name.as_str()) || is_link_to_a_service(setting, value);
+            let setting = setting.to_lowercase();
+            // Whatever a Service is called, it takes no setting away.
+            if slot(&mut layers.table, &setting).is_some() || !is_other {
+                layers.lay_text(&setting, value, name)?;
             }
         }
         for flag in flags {
@@ -145,16 +148,39 @@ impl Layers {
     }
 }
 
-/// Whether it is one of the variables that Kubernetes gives every container for a Service of the name `countersign`: `COUNTERSIGN_SERVICE_HOST`,
-/// `COUNTERSIGN_SERVICE_PORT_HTTP`, `COUNTERSIGN_PORT=tcp://10.0.0.1:8080`, `COUNTERSIGN_PORT_8080_TCP_ADDR`.
+/// Where the value of a setting is, of `limits__connections` in its section.
+fn slot<'t>(table: &'t mut Table, setting: &str) -> Option<&'t mut Value> {
+    match setting.split_once("__") {
+        Some((section, inner)) => table.get_mut(section)?.as_table_mut()?.get_mut(inner),
+        None => table.get_mut(setting),
+    }
+}
+
+/// Whether it is one of the variables that Kubernetes gives every container for a Service whose name begins with ours (`countersign`,
+/// `countersign-operator`), and no setting: `COUNTERSIGN_OPERATOR_SERVICE_HOST`, `COUNTERSIGN_SERVICE_PORT_HTTP`,
+/// `COUNTERSIGN_PORT=tcp://10.0.0.1:8080`, `COUNTERSIGN_PORT_8080_TCP_ADDR`.
 fn is_link_to_a_service(setting: &str, value: &str) -> bool {
+    // Each form is looked for behind the Service's name, of which what follows ours may hold any of the same words.
+    let mut forms = std::iter::once(setting).chain(setting.match_indices('_').map(|(at, _)| &setting[at + 1..]));
+    forms.any(|form| is_form_of_a_link(form, value))
+}
     let is_address = || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
-    let of_port = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
-    setting == "SERVICE_HOST"
-        || setting == "SERVICE_PORT"
-        || setting.starts_with("SERVICE_PORT_")
-        || (setting == "PORT" && is_address())
-        || setting.strip_prefix("PORT_").is_some_and(of_port)
+    form == "SERVICE_HOST"
+        || form == "SERVICE_PORT"
+        || form.strip_prefix("SERVICE_PORT_").is_some_and(|port| !port.is_empty())
+        || (form == "PORT" && is_address())
+        || form.strip_prefix("PORT_").is_some_and(is_of_a_port)
+}
+
+/// `8080_TCP`, alone or with `_PROTO`, `_PORT` or `_ADDR` behind it.
+fn is_of_a_port(rest: &str) -> bool {
+    let Some((number, rest)) = rest.split_once('_') else { return false };
+    let (protocol, part) = rest.split_once('_').map_or((rest, None), |(protocol, part)| (protocol, Some(part)));
+    number.parse::<u16>().is_ok()
+        && ["TCP", "UDP", "SCTP"].contains(&protocol)
+        && part.is_none_or(|part| ["PROTO", "PORT", "ADDR"].contains(&part))
+
+fn is_form_of_a_link(form: &str, value: &str) -> bool {
 }
 
 /// The names of all settings in the order of the file that has them.

@@ -98,22 +98,47 @@ fn what_is_no_setting_is_refused_by_name() {
 }
 
 #[test]
-fn variables_that_kubernetes_gives_for_a_service_of_our_name_are_no_settings() {
+fn variables_that_kubernetes_gives_for_a_service_whose_name_begins_with_ours_are_no_settings() {
     let given = [
-        ("COUNTERSIGN_SERVICE_HOST", "10.0.0.1"),
-        ("COUNTERSIGN_SERVICE_PORT", "8080"),
-        ("COUNTERSIGN_SERVICE_PORT_HTTPS", "8443"),
-        ("COUNTERSIGN_PORT", "tcp://10.0.0.1:8080"),
-        ("COUNTERSIGN_PORT_8080_TCP", "tcp://10.0.0.1:8080"),
-        ("COUNTERSIGN_PORT_8080_TCP_PROTO", "tcp"),
-        ("COUNTERSIGN_PORT_8080_TCP_PORT", "8080"),
-        ("COUNTERSIGN_PORT_8080_TCP_ADDR", "10.0.0.1"),
+        ("SERVICE_HOST", "10.0.0.1"),
+        ("SERVICE_PORT", "8080"),
+        ("SERVICE_PORT_HTTPS", "8443"),
+        ("PORT", "tcp://10.0.0.1:8080"),
+        ("PORT_8080_TCP", "tcp://10.0.0.1:8080"),
+        ("PORT_8080_TCP_PROTO", "tcp"),
+        ("PORT_8080_TCP_PORT", "8080"),
+        ("PORT_8080_TCP_ADDR", "10.0.0.1"),
+        ("PORT_53_UDP_ADDR", "10.0.0.1"),
+        ("PORT_3868_SCTP", "sctp://10.0.0.1:3868"),
     ];
-    let taken = load("", &given, &[]).expect("they are left alone");
-    assert_eq!(Config { named_file: None, ..taken }, Config::default());
-    for (name, value) in [("COUNTERSIGN_PORT", "8080"), ("COUNTERSIGN_PORTS", "tcp://x"), ("COUNTERSIGN_SERVICE", "x")]
-    {
-        assert!(load("", &[(name, value)], &[]).expect_err("it is refused").contains("there is no setting"), "{name}");
+    for service in ["", "OPERATOR_", "SERVICE_", "PORT_", "MERCHANT_API_", "LIMITS_", "OPERATOR_LISTEN_"] {
+        let names = given.map(|(name, value)| (format!("COUNTERSIGN_{service}{name}"), value));
+        let pairs: Vec<(&str, &str)> = names.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let taken = load("", &pairs, &[]).expect("they are left alone");
+        assert_eq!(Config { named_file: None, ..taken }, Config::default());
+    }
+    for (name, value) in [
+        ("PORT", "8080"),
+        ("PORTS", "tcp://x"),
+        ("SERVICE", "x"),
+        ("OPERATOR_PORT", "8081"),
+        ("OPERATOR_PORTS", "tcp://10.0.0.1:8081"),
+        ("OPERATOR_PORT_TCP", "tcp://10.0.0.1:8081"),
+        ("OPERATOR_PORT_8081_TCP_ADRR", "10.0.0.1"),
+        ("OPERATOR_PORT_8081_TLS", "tcp://10.0.0.1:8081"),
+        ("OPERATOR_SERVICE_PORT_", "8081"),
+        ("OPERATORSERVICE_HOST", "10.0.0.1"),
+        ("OPERATOR_SERVICE_HOSTS", "10.0.0.1"),
+    ] {
+        let name = format!("COUNTERSIGN_{name}");
+        assert!(load("", &[(&name, value)], &[]).expect_err("it is refused").contains("there is no setting"), "{name}");
+    }
+    // None of them is one that would be left alone.
+    for name in layers::names() {
+        let variable = format!("COUNTERSIGN_{}", name.replace('.', "__").to_uppercase());
+        let told = Layers::laid(None, &environment_of(&[(&variable, "tcp://1")]), &[]);
+        let set_by = told.map(|layers| layers.settings().into_iter().find(|setting| setting.name == name));
+        assert!(set_by.is_err() || set_by.is_ok_and(|one| one.is_some_and(|one| one.set_by.is_some())), "{name}");
     }
 }
 
