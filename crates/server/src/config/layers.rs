@@ -135,14 +135,12 @@ impl Layers {
     /// Sets `setting` (`limits__connections` for a key of a section) from a text, read as what the default is.
     fn lay_text(&mut self, setting: &str, text: &str, origin: &str) -> Result<(), ConfigRefused> {
         let name = setting.replace("__", ".");
-        let slot = match setting.split_once("__") {
-            Some((section, inner)) => {
-                self.table.get_mut(section).and_then(Value::as_table_mut).and_then(|section| section.get_mut(inner))
-            }
-            None => self.table.get_mut(setting),
+        // Not as what is there by now: an empty list of the file's does not say what belongs into it.
+        let mut shipped = defaults();
+        let (Some(known), Some(slot)) = (slot(&mut shipped, setting), slot(&mut self.table, setting)) else {
+            return refused(unknown(origin, &name));
         };
-        let Some(slot) = slot else { return refused(unknown(origin, &name)) };
-        *slot = read_as(slot, text, origin)?;
+        *slot = read_as(known, text, origin)?;
         self.set_by.insert(name, origin.to_owned());
         Ok(())
     }
@@ -164,6 +162,8 @@ fn is_link_to_a_service(setting: &str, value: &str) -> bool {
     let mut forms = std::iter::once(setting).chain(setting.match_indices('_').map(|(at, _)| &setting[at + 1..]));
     forms.any(|form| is_form_of_a_link(form, value))
 }
+
+fn is_form_of_a_link(form: &str, value: &str) -> bool {
     let is_address = || ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
     form == "SERVICE_HOST"
         || form == "SERVICE_PORT"
@@ -179,8 +179,6 @@ fn is_of_a_port(rest: &str) -> bool {
     number.parse::<u16>().is_ok()
         && ["TCP", "UDP", "SCTP"].contains(&protocol)
         && part.is_none_or(|part| ["PROTO", "PORT", "ADDR"].contains(&part))
-
-fn is_form_of_a_link(form: &str, value: &str) -> bool {
 }
 
 /// The names of all settings in the order of the file that has them.

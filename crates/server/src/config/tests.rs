@@ -86,6 +86,16 @@ fn lists_in_the_environment_are_written_with_commas() {
 }
 
 #[test]
+fn a_list_that_the_file_empties_is_written_in_the_environment_as_what_it_is_as_shipped() {
+    for file in ["callback_ports = []", "callback_ports = [8080]", ""] {
+        let config = load(file, &[("COUNTERSIGN_CALLBACK_PORTS", "8443")], &[]).expect("these settings are good");
+        assert_eq!(config.callback_ports, [8443], "{file}");
+        let refused = load(file, &[("COUNTERSIGN_CALLBACK_PORTS", "https")], &[]).expect_err("it is no number");
+        assert_eq!(refused, "COUNTERSIGN_CALLBACK_PORTS: \"https\" is not a list", "{file}");
+    }
+}
+
+#[test]
 fn what_is_no_setting_is_refused_by_name() {
     let said = |file: &str, pairs: &[(&str, &str)]| load(file, pairs, &[]).expect_err("it is refused");
     let none = |name: &str| format!(": there is no setting {name}; `countersign config --shipped` prints all of them");
