@@ -1,5 +1,7 @@
 //! The steps that make the schema, and the runner that applies each once, however many nodes start at once.
 
+use std::time::Duration;
+
 use tokio::time::sleep;
 use tokio_postgres::GenericClient;
 
@@ -52,10 +54,11 @@ pub(super) const STEPS: &[Step] = &[
     Step { number: 24, name: "node_leaves", sql: include_str!("../../migrations/postgres/0024_node_leaves.sql") },
 ];
 
-/// Held by whoever migrates; everybody else waits.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(4851337200)";
+/// Held by whoever migrates, over all steps; everybody else waits.
+const LOCK: &str = "SELECT pg_advisory_lock(4851337200)";
+const UNLOCK: &str = "SELECT pg_advisory_unlock(4851337200)";
 
-/// How often a migration that meets a held table is begun again.
+/// How often a migration that meets a held table is begun again, at the step that met it.
 const TRIES_MAX: u32 = 30;
 /// SQLSTATE of a lock that was not let go in time, and of transactions that waited for each other, as the store's errors quote them.
 const IN_THE_WAY: [&str; 2] = ["(55P03)", "(40P01)"];
@@ -164,7 +167,9 @@ pub(super) async fn migrate(dial: &Dial) -> Result<SchemaState, StoreError> {
     }
 }
 
-/// Applies what is pending, in one transaction. That may take hours, and nobody can tell a step that is at work from a server that is silent.
+/// Applies what is pending, each step in a transaction of its own, so that what one of them locks is let go before the next one reads a large
+/// table. Whoever is cut off between two of them goes on there. A step may take hours, and nobody can tell one that is at work from a server that is
+/// silent.
 async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
     let state = state(dial).await?;
     // Nodes that run are not held up where there is nothing to do.
@@ -174,26 +179,34 @@ async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
     let mut session = dial.session().await?;
     // Whoever ends this process ends the step that is at work, too; a server that cannot see that lets it go on and undoes it.
     let _ = session.client().batch_execute("SET client_connection_check_interval = '5s'").await;
-    let transaction = session.transaction().await.map_err(fault)?;
     // Another node may migrate for longer than statements may wait elsewhere; the steps themselves must not wait so long.
-    transaction.batch_execute("SET LOCAL lock_timeout = 0").await.map_err(fault)?;
-    transaction.batch_execute(LOCK).await.map_err(fault)?;
-    let patience = format!("SET LOCAL lock_timeout = {}", dial.limits().lock().as_millis());
+    session.client().batch_execute("SET lock_timeout = 0").await.map_err(fault)?;
+    session.client().batch_execute(LOCK).await.map_err(fault)?;
+    let looked = session.transaction().await.map_err(fault)?;
+    let steps = pending(&applied(&looked).await?, STEPS)?;
+    expect_free(&looked, steps).await?;
+    looked.rollback().await.map_err(fault)?;
+    for step in steps {
+        take(&mut session, step, dial.limits().lock()).await?;
+    }
+    // The lock would go with the connection as well, but not before the server has seen its end.
+    session.client().batch_execute(UNLOCK).await.map_err(fault)?;
+    Ok(SchemaState { applied: known(), known: known() })
+}
+
+/// One step, and the note of it.
+async fn take(session: &mut Session, step: &Step, patience: Duration) -> Result<(), StoreError> {
+    let transaction = session.transaction().await.map_err(fault)?;
+    let patience = format!("SET LOCAL lock_timeout = {}", patience.as_millis());
     transaction.batch_execute(&patience).await.map_err(fault)?;
-    let steps = pending(&applied(&transaction).await?, STEPS)?;
-    expect_free(&transaction, steps).await?;
     let make =
         "CREATE TABLE IF NOT EXISTS schema_step (number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL)";
     transaction.batch_execute(make).await.map_err(fault)?;
-    for step in steps {
-        transaction.batch_execute(step.sql).await.map_err(fault)?;
-        let insert = "INSERT INTO schema_step VALUES ($1, $2, $3)";
-        let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
-            [&i64::from(step.number), &step.name, &sha256(step.sql)];
-        transaction.execute(insert, &row).await.map_err(fault)?;
-    }
-    transaction.commit().await.map_err(fault)?;
-    Ok(SchemaState { applied: known(), known: known() })
+    transaction.batch_execute(step.sql).await.map_err(fault)?;
+    let insert = "INSERT INTO schema_step VALUES ($1, $2, $3)";
+    let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&i64::from(step.number), &step.name, &sha256(step.sql)];
+    transaction.execute(insert, &row).await.map_err(fault)?;
+    transaction.commit().await.map_err(fault)
 }
 
 /// Where a database stands, without changing it. `Unavailable` also: it does not answer in time.
@@ -233,8 +246,6 @@ async fn look_elsewhere(session: &mut Session) -> Result<Option<(String, Option<
 
 #[cfg(all(test, feature = "testing"))]
 mod tests {
-    use std::time::Duration;
-
     use tokio_postgres::Client;
 
     use super::*;
@@ -366,6 +377,55 @@ mod tests {
         assert_eq!(state(&dial).await.expect("reads").applied, 15, "nothing is left behind");
         client.batch_execute("DROP INDEX payment_order_late").await.expect("is dropped");
         assert_eq!(migrate(&dial).await.expect("migrates").applied, known());
+    }
+
+    #[tokio::test]
+    async fn a_step_that_is_refused_leaves_those_before_it_and_the_next_migration_goes_on_there() {
+        let (database, client) = through(13).await;
+        // Step 16 is refused by it.
+        let broken = "INSERT INTO public.merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, created_at)
+                        VALUES (1, 1, 'm', 'merchant', 'm', '0', 0, 1, 1);
+                      INSERT INTO public.payment_order (tenant_no, order_no, tail, merchant_no, application_no, client_id, trade_no, kind, currency,
+                        amount, status, created_at, expire_at, revision, actor, request_id, request_head, request_body)
+                        SELECT 1, 900 + n, n, 1, 5, 'app', 'T-' || n, 'order', 'USDT', 1, 'PENDING', 3, 4, 1, 'who', 'req', '', ''
+                        FROM generate_series(1, 2) AS n";
+        client.batch_execute(broken).await.expect("is written");
+        let broken = "CREATE UNIQUE INDEX CONCURRENTLY payment_order_late ON payment_order (tenant_no)";
+        client.batch_execute(broken).await.expect_err("two have the same");
+        let dial = Dial::new(&database.url(), None).expect("an address");
+        let Err(StoreError::Unfit(why)) = migrate(&dial).await else { panic!("it is not refused") };
+        assert!(why.contains("payment_order_late"), "{why}");
+        assert_eq!(state(&dial).await.expect("reads").applied, 15, "those before it are kept");
+        client.batch_execute("DROP INDEX payment_order_late").await.expect("is dropped");
+        let (one, other) = tokio::join!(migrate(&dial), migrate(&dial));
+        assert_eq!((one.expect("migrates").applied, other.expect("waits").applied), (known(), known()));
+        let noted = "SELECT count(*), count(DISTINCT number) FROM schema_step";
+        let noted = client.query_one(noted, &[]).await.expect("reads");
+        assert_eq!((noted.get::<_, i64>(0), noted.get::<_, i64>(1)), (i64::from(known()), i64::from(known())));
+        let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        assert_eq!(
+            client.query_one(held, &[]).await.expect("reads").get::<_, i64>(0),
+            0,
+            "nobody waits for a lock that is over"
+        );
+    }
+
+    #[tokio::test]
+    async fn while_a_step_waits_for_a_table_what_the_steps_before_it_changed_is_free() {
+        let (database, node) = through(14).await;
+        node.batch_execute("BEGIN; LOCK TABLE payment_order IN ROW EXCLUSIVE MODE").await.expect("is held");
+        let dial = Dial::new(&database.url(), None).expect("an address");
+        let steps = tokio::spawn(async move { migrate(&dial).await });
+        let beside = database.client().await;
+        let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'payment_order'::regclass AND NOT granted";
+        while beside.query_one(waits, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
+            assert!(!steps.is_finished(), "it does not wait");
+            sleep(Duration::from_millis(5)).await;
+        }
+        let noted = "SELECT max(number) FROM schema_step";
+        assert_eq!(beside.query_one(noted, &[]).await.expect("reads").get::<_, i64>(0), 15);
+        node.batch_execute("COMMIT").await.expect("is let go");
+        assert_eq!(steps.await.expect("ends").expect("migrates").applied, known());
     }
 
     #[tokio::test]
