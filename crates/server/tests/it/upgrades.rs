@@ -185,3 +185,27 @@ fn a_migration_that_somebody_holds_up_says_so_and_goes_on_when_they_let_go() {
     assert!(said.all(|line| repeated(&line)), "nothing else was wrong");
     assert!(!is_behind(&place));
 }
+
+#[test]
+fn while_the_schema_is_brought_up_to_date_connections_are_refused() {
+    let place = older();
+    let Some(database) = &place.database else { return };
+    let runtime = runtime();
+    let holder = runtime.block_on(database.hold_deliveries());
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
+    let (merchants, operators) = (free(), free());
+    let listen = [merchants, operators].map(|address| address.to_string());
+    let mut serve =
+        place.command(&["serve", "--data", "data", "--listen", &listen[0], "--operator-listen", &listen[1]]);
+    let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let mut said = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+    assert!(said.any(|line| line.is_ok_and(|line| line.contains("is held by somebody"))), "it ended");
+    for address in [merchants, operators] {
+        let refused = std::net::TcpStream::connect(address).expect_err("nobody answers yet");
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
+    drop(holder);
+    let mut served = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+    assert!(served.next().is_some_and(|line| line.is_ok_and(|line| line.contains(&listen[0]))), "it serves");
+    child.kill().and_then(|()| child.wait()).expect("it ends");
+}
