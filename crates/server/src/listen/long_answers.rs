@@ -35,6 +35,7 @@ impl<B> Held<B> {
     }
 
     /// The same, with a place of its own among answers that are long.
+    #[must_use]
     pub fn with(self, place: Option<Place>) -> Self {
         Self { _place: place, ..self }
     }
