@@ -24,7 +24,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -264,14 +264,11 @@ impl Connector {
         let mut last = unreached(Outcome::ConnectFailed, "no address to connect to");
         let mut lacking: Option<Unreached> = None;
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
-            let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
-            last = match timeout(part, self.route.connect(*address, part, &self.names, &self.proxy_at)).await {
-                Ok(Ok(tcp)) => return Ok((tcp, *address)),
-                Ok(Err(NotConnected { why, lack })) => Unreached { lack, ..unreached(Outcome::ConnectFailed, why) },
-                Err(_) => {
-                    let towards = self.route.towards(*address);
-                    unreached(Outcome::ConnectFailed, faults::connecting_took_too_long(&towards))
-                }
+            let now = Instant::now();
+            let part = end.saturating_duration_since(now) / u32::try_from(still).unwrap_or(1);
+            last = match self.route.connect(*address, now + part, &self.names, &self.proxy_at).await {
+                Ok(tcp) => return Ok((tcp, *address)),
+                Err(NotConnected { why, lack }) => Unreached { lack, ..unreached(Outcome::ConnectFailed, why) },
             };
             if last.lack > lacking.as_ref().and_then(|lacking| lacking.lack) {
                 lacking = Some(last.clone());

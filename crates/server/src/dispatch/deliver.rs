@@ -153,7 +153,7 @@ impl Dispatcher {
         self.record(&event, fence, &known, url, (now, report)).await
     }
 
-    /// There was no file, no memory, no address of our own or no look-up for a connection. That is no attempt, and says nothing of the endpoint: its callbacks wait.
+    /// There was no file, no memory, no address of our own, no look-up or no proxy for a connection. That is no attempt, and says nothing of the endpoint: its callbacks wait.
     fn lacking(&self, event: &EventRow, lack: Lack, detail: &str) -> Ended {
         Meters::lacks();
         if lack == Lack::Room {
@@ -165,7 +165,7 @@ impl Dispatcher {
             tracing::warn!(
                 times,
                 client_id = %event.client_id,
-                "Callbacks wait, since this process has no file, no memory, no address or no look-up for a connection: {detail}"
+                "Callbacks wait, since this process has no file, no memory, no address, no look-up or no proxy for a connection: {detail}"
             );
         }
         // Not this one event alone: the next one would lack the same at once.

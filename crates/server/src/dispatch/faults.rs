@@ -42,6 +42,8 @@ pub(super) fn too_late(stage: Stage, deadline: Duration) -> String {
 /// What this side lacks for a connection. No endpoint can help that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lack {
+    /// A proxy that works. The least: what keeps a connection from it may be one of the others.
+    Proxy,
     /// A place for a look-up: as many as there may be wait for this machine's resolver.
     LookUp,
     /// An address of its own, or a port there that is free towards the other end.

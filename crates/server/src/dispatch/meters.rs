@@ -56,7 +56,7 @@ impl Meters {
         describe_counter!(ATTEMPTS, "Attempts to deliver callbacks by outcome");
         describe_counter!(
             LACKS,
-            "Attempts that were not made, since this node lacked a file, memory, an address or port of its own, or a place for a look-up"
+            "Attempts that were not made, since this node lacked a file, memory, an address or port of its own, a place for a look-up, or its proxy"
         );
         // There from the start: an alert on its growth sees the first of all, too.
         counter!(LACKS).increment(0);

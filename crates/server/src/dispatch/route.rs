@@ -8,7 +8,6 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,10 +15,10 @@ use hyper::Uri;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
-use super::faults::{self, NotConnected};
+use super::faults::{self, Lack, NotConnected};
 use super::names::Names;
 use crate::visible::misleads;
 
@@ -103,9 +102,9 @@ impl Proxy {
         Ok(Self { authorization: Some(Zeroizing::new(format!("Basic {}", *encoded))), ..self })
     }
 
-    /// Asks for a tunnel to this address.
-    async fn tunnel(&self, mut tcp: TcpStream, address: SocketAddr) -> Result<TcpStream, String> {
-        let broken = |error: io::Error| format!("the proxy {self} broke the connection off: {error}");
+    /// Asks for a tunnel to this address. What it makes of the address is the endpoint's; what is wrong between it and us is ours.
+    async fn tunnel(&self, mut tcp: TcpStream, address: SocketAddr) -> Result<TcpStream, NotConnected> {
+        let broken = |error: io::Error| self.lacking(format_args!("broke the connection off: {error}"));
         let mut request = Zeroizing::new(format!("CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n"));
         if let Some(authorization) = &self.authorization {
             request.push_str("Proxy-Authorization: ");
@@ -120,7 +119,7 @@ impl Proxy {
                 break end + 4;
             }
             if head.len() > HEAD_BYTES_MAX {
-                return Err(format!("the proxy {self} gave an answer whose head is too large"));
+                return Err(self.lacking(format_args!("gave an answer whose head is too large")));
             }
             if tcp.read_buf(&mut head).await.map_err(broken)? == 0 {
                 let begins = head.len().min(HTTP.len());
@@ -129,20 +128,27 @@ impl Proxy {
                     begun if HTTP.starts_with(begun) => "closed the connection within its answer",
                     _ => "gave an answer that is not HTTP",
                 };
-                return Err(format!("the proxy {self} {gave}"));
+                return Err(self.lacking(format_args!("{gave}")));
             }
         };
         match status(&head) {
             Some(200..=299) if head.len() == end => Ok(tcp),
-            // Nobody at the other end speaks before it is spoken to.
-            Some(200..=299) => Err(format!("the proxy {self} sent more than the answer to CONNECT")),
+            // An endpoint that speaks before it is spoken to looks like this, too.
+            Some(200..=299) => Err(format!("the proxy {self} sent more than the answer to CONNECT").into()),
             Some(407) if self.authorization.is_some() => {
-                Err(format!("the proxy {self} does not take our credentials (407)"))
+                Err(self.lacking(format_args!("does not take our credentials (407)")))
             }
-            Some(407) => Err(format!("the proxy {self} wants credentials (407)")),
-            Some(status) => Err(format!("the proxy {self} makes no connection to {address}: it answered {status}")),
-            None => Err(format!("the proxy {self} gave an answer that is not HTTP")),
+            Some(407) => Err(self.lacking(format_args!("wants credentials (407)"))),
+            Some(status) => {
+                Err(format!("the proxy {self} makes no connection to {address}: it answered {status}").into())
+            }
+            None => Err(self.lacking(format_args!("gave an answer that is not HTTP"))),
         }
+    }
+
+    /// What no endpoint can help.
+    fn lacking(&self, does: fmt::Arguments<'_>) -> NotConnected {
+        NotConnected { why: format!("the proxy {self} {does}"), lack: Some(Lack::Proxy) }
     }
 }
 
@@ -225,31 +231,27 @@ pub struct Route {
 
 impl Route {
     /// A connection whose other end is this address, which was vetted; why not, in words that name who is at fault.
-    /// `within` is for those who come before another: whoever calls keeps to it as well.
     pub(super) async fn connect(
         &self,
         address: SocketAddr,
-        within: Duration,
+        end: Instant,
         names: &Names,
         last: &LastAnswered,
     ) -> Result<TcpStream, NotConnected> {
         let Some(proxy) = &self.proxy else {
-            return self.sources.connect(address).await.map_err(|error| self.sources.not_connected(address, &error));
+            let connected = timeout_at(end, self.sources.connect(address)).await;
+            let connected = connected.map_err(|_| faults::connecting_took_too_long(&address.to_string()))?;
+            return connected.map_err(|error| self.sources.not_connected(address, &error));
         };
-        let (tcp, at) = self.reach(proxy, Instant::now() + within, names, last).await?;
+        let (tcp, at) = self.reach(proxy, end, names, last).await?;
         let request = TunnelRequest { last, at, has_answered: false };
-        let tunnel = proxy.tunnel(tcp, address).await;
+        // A proxy that hangs here may wait for the endpoint.
+        let tunnel = timeout_at(end, proxy.tunnel(tcp, address)).await;
+        let tunnel =
+            tunnel.map_err(|_| faults::connecting_took_too_long(&format!("{address} through the proxy {proxy}")))?;
         // Also where it refuses: that may be the endpoint's fault.
         request.answered();
-        Ok(tunnel?)
-    }
-
-    /// What takes too long where connecting to this address does.
-    pub(super) fn towards(&self, address: SocketAddr) -> String {
-        match &self.proxy {
-            Some(proxy) => format!("{address} through the proxy {proxy}"),
-            None => address.to_string(),
-        }
+        tunnel
     }
 
     /// The first address of the proxy that takes a connection, beginning with the one that answered last. Each has an equal part of what is left: one that is
@@ -261,24 +263,27 @@ impl Route {
         names: &Names,
         last: &LastAnswered,
     ) -> Result<(TcpStream, SocketAddr), NotConnected> {
-        let found = names.look_up_without_limit(&proxy.host, proxy.port).await;
-        let mut found = found.map_err(|error| NotConnected {
-            why: format!("the proxy {proxy} cannot be looked up: {error}"),
-            lack: faults::lack_of(&error),
+        let found = timeout_at(end, names.look_up_without_limit(&proxy.host, proxy.port)).await;
+        let found = found.map_err(|_| proxy.lacking(format_args!("cannot be looked up: it took too long")))?;
+        let mut found = found.map_err(|error| {
+            let unfound = proxy.lacking(format_args!("cannot be looked up: {error}"));
+            NotConnected { lack: faults::lack_of(&error).or(unfound.lack), ..unfound }
         })?;
         if let Some(at) = found.iter().position(|address| last.is(*address)) {
             found[..=at].rotate_right(1);
         }
-        let mut last_fault = NotConnected::from(format!("the proxy {proxy} has no address"));
+        let mut last_fault = proxy.lacking(format_args!("has no address"));
         for (address, still) in found.iter().zip((1..=found.len()).rev()) {
-            let part = end.saturating_duration_since(Instant::now()) / u32::try_from(still).unwrap_or(1);
-            let fault = match timeout(part, self.sources.connect(*address)).await {
+            let now = Instant::now();
+            let part = end.saturating_duration_since(now) / u32::try_from(still).unwrap_or(1);
+            let fault = match timeout_at(now + part, self.sources.connect(*address)).await {
                 Ok(Ok(tcp)) => return Ok((tcp, *address)),
                 Ok(Err(error)) => self.sources.not_connected(*address, &error),
                 Err(_) => faults::connecting_took_too_long(&address.to_string()).into(),
             };
-            if fault.lack >= last_fault.lack {
-                last_fault = NotConnected { why: format!("the proxy {}", fault.why), ..fault };
+            let lack = fault.lack.or(Some(Lack::Proxy));
+            if lack >= last_fault.lack {
+                last_fault = NotConnected { why: format!("the proxy {}", fault.why), lack };
             }
         }
         Err(last_fault)
@@ -323,6 +328,10 @@ impl Drop for TunnelRequest<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
     use super::*;
 
     #[test]
@@ -411,7 +420,8 @@ mod tests {
 
         let nobody = Names::by(move |_, _| Ok(vec![dead]));
         let why = route.reach(named, within(300), &nobody, &last).await.expect_err("hangs");
-        assert_eq!(why, format!("the proxy {dead}: connecting took too long").into());
+        let wanted = format!("the proxy {dead}: connecting took too long");
+        assert_eq!(why, NotConnected { why: wanted, lack: Some(Lack::Proxy) });
     }
 
     #[test]

@@ -135,8 +135,11 @@ impl Dispatcher {
         let headers = shown(&letter.headers);
         let report = Box::pin(attempt::make(&self.connector, url, letter, self.settings.deadline, now)).await;
         if report.lack.is_some() {
-            let why = "this server has no file, no memory, no address of its own or no look-up for a connection now";
-            return Err(refused(&format!("{why} ({}): look at its limits, and test again", report.detail)));
+            let why = "this server has no file, no memory, no address of its own, no look-up or no proxy for a connection now";
+            return Err(refused(&format!(
+                "{why} ({}): look at its limits and its proxy, and test again",
+                report.detail
+            )));
         }
         let (outcome, took_ms) = (report.outcome.name(), ms_of(report.took));
         tracing::info!(client_id, outcome, detail = %report.detail, took_ms, "A test callback of {client_id} came to {outcome}");

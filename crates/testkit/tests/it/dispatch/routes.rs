@@ -14,6 +14,10 @@ async fn tls() -> Receiver {
     Receiver::start_tls().await.expect("a loopback port")
 }
 
+fn say(text: &str) -> Does {
+    Does::Say(text.as_bytes().to_vec())
+}
+
 fn through(proxy: &ConnectProxy) -> Route {
     Route { proxy: Some(Proxy::parse(&proxy.url()).expect("a proxy")), sources: Sources::default() }
 }
@@ -26,6 +30,21 @@ fn from(addresses: &[&str]) -> Sources {
 impl Bench {
     async fn routed(route: Route, endpoint: &Receiver) -> Self {
         Self::with(DispatchSettings { route, extra_roots: endpoint.ca_pem(), ..settings() }).await
+    }
+
+    /// A new event waits, and nothing is charged to its endpoint.
+    async fn waits(&self, endpoint: &Receiver, name: &str, words: &str) {
+        let owner = self.owner(Some(format!("https://{}/callbacks", endpoint.address()))).await;
+        let event = self.emit(&owner, "1").await;
+        assert_eq!(self.deliver().await, 0, "{words}");
+        let row = self.row(&event).await;
+        assert_eq!((row.state, row.attempts), (DeliveryState::Pending, 0), "{words}");
+        let tried = self.dispatcher.try_out(&owner.client_id, &|_| None, &actor()).await.expect_err("is refused");
+        let said = tried.to_string();
+        assert!(said.contains(name) && said.contains(words), "{said}");
+        let found = identity::find_application(&self.app, &owner.client_id).await.expect("the application");
+        let view = self.dispatcher.view(&found.application).await.expect("this node delivers");
+        assert_eq!((view.breaker, view.last), (countersign::dispatch::BreakerState::Closed, None));
     }
 
     /// The one attempt at a new event.
@@ -92,22 +111,15 @@ async fn a_proxy_is_never_asked_for_a_forbidden_address() {
 }
 
 #[tokio::test]
-async fn what_a_proxy_does_wrong_is_told_with_its_name() {
+async fn what_a_proxy_makes_of_an_endpoint_is_an_attempt_and_told_with_its_name() {
     let (proxy, endpoint) = (proxy().await, tls().await);
     let bench = Bench::routed(through(&proxy), &endpoint).await;
     let url = format!("https://{}/callbacks", endpoint.address());
-    let say = |text: &str| Does::Say(text.as_bytes().to_vec());
     let name = format!("the proxy {}", proxy.address());
     for (does, words) in [
         (say("HTTP/1.1 403 Forbidden\r\n\r\n"), "makes no connection to 127.0.0.1:"),
-        (say("HTTP/1.1 407 Who are you?\r\n\r\n"), "wants credentials (407)"),
-        (say("SSH-2.0-x\r\n\r\n"), "gave an answer that is not HTTP"),
-        (say("SSH-2.0-x\r\n"), "gave an answer that is not HTTP"),
-        (say("HTTP/1.1 20"), "closed the connection within its answer"),
-        (say("HTTP/1.1 200 OK\r\n"), "closed the connection within its answer"),
+        (say("HTTP/1.1 502 Bad Gateway\r\n\r\n"), "it answered 502"),
         (say("HTTP/1.1 200 OK\r\n\r\nand more"), "sent more than the answer to CONNECT"),
-        (say(""), "closed the connection without an answer"),
-        (say(&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(20_000))), "whose head is too large"),
         (Does::SayAndHang(b"HTTP/1.1 200 OK\r\n".to_vec()), "connecting took too long"),
     ] {
         proxy.does(does.clone());
@@ -118,19 +130,41 @@ async fn what_a_proxy_does_wrong_is_told_with_its_name() {
         assert!(attempt.phases.connect_us.is_some() && attempt.phases.tls_us.is_none(), "{:?}", attempt.phases);
     }
     assert!(endpoint.accepted().is_empty());
-    let nobody = Route { proxy: Some(Proxy::parse("http://127.0.0.1:1").expect("a proxy")), ..Route::default() };
-    let lost =
-        Route { proxy: Some(Proxy::parse("http://no-such-name.invalid:1").expect("a proxy")), ..Route::default() };
-    for (route, words) in [
-        (nobody, "the proxy 127.0.0.1:1: the connection was refused"),
-        (lost, "the proxy no-such-name.invalid:1 cannot be looked up"),
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_the_proxy_itself_is_told_with_its_name_and_charged_to_no_endpoint() {
+    let (proxy, endpoint) = (proxy().await, tls().await);
+    let bench = Bench::routed(through(&proxy), &endpoint).await;
+    for (text, words) in [
+        ("HTTP/1.1 407 Who are you?\r\n\r\n", "wants credentials (407)"),
+        ("SSH-2.0-x\r\n\r\n", "gave an answer that is not HTTP"),
+        ("SSH-2.0-x\r\n", "gave an answer that is not HTTP"),
+        ("HTTP/1.1 20", "closed the connection within its answer"),
+        ("HTTP/1.1 200 OK\r\n", "closed the connection within its answer"),
+        ("", "closed the connection without an answer"),
+        (&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(20_000)), "whose head is too large"),
     ] {
-        let bench = Bench::routed(route, &endpoint).await;
-        let owner = bench.owner(Some(url.clone())).await;
-        let attempt = bench.attempt(&owner, "1").await;
-        assert_eq!(attempt.outcome, Outcome::ConnectFailed);
-        assert!(attempt.detail.contains(words), "{}", attempt.detail);
+        proxy.does(say(text));
+        bench.waits(&endpoint, &format!("the proxy {}", proxy.address()), words).await;
     }
+    for (url, name, words) in [
+        ("http://127.0.0.1:1", "the proxy 127.0.0.1:1", "the connection was refused"),
+        ("http://no-such-name.invalid:1", "the proxy no-such-name.invalid:1", "cannot be looked up"),
+    ] {
+        let route = Route { proxy: Some(Proxy::parse(url).expect("a proxy")), ..Route::default() };
+        Bench::routed(route, &endpoint).await.waits(&endpoint, name, words).await;
+    }
+    assert!(endpoint.accepted().is_empty());
+    // It is over, and what waited goes out as a first attempt.
+    let owner = bench.owner(Some(format!("https://{}/callbacks", endpoint.address()))).await;
+    let event = bench.emit(&owner, "1").await;
+    assert_eq!(bench.deliver().await, 0);
+    proxy.does(Does::Connect);
+    bench.clock.advance_ms(60_000);
+    assert!(bench.deliver().await > 0);
+    let (row, attempts) = bench.read(event.event_id).await;
+    assert_eq!((row.state, row.attempts, attempts.len()), (DeliveryState::Delivered, 1, 1));
 }
 
 #[tokio::test]
@@ -148,8 +182,8 @@ async fn credentials_go_to_the_proxy_and_nowhere_else() {
     proxy.does(Does::Say(b"HTTP/1.1 407 No\r\n\r\n".to_vec()));
     // By another name, since the first tunnel is kept.
     let other = bench.owner(Some(endpoint.url())).await;
-    let refused = bench.attempt(&other, "1").await;
-    assert!(refused.detail.contains("does not take our credentials (407)"), "{}", refused.detail);
+    let refused = bench.dispatcher.try_out(&other.client_id, &|_| None, &actor()).await.expect_err("is refused");
+    assert!(refused.to_string().contains("does not take our credentials (407)"), "{refused}");
     let shown = format!("{refused:?} {:?}", bench.dispatcher);
     assert!(!shown.contains("canary") && !shown.contains("bWU6"), "{shown}");
 }
