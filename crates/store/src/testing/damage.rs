@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use countersign_domain::ids::EventNo;
+use countersign_domain::ids::{EventNo, TenantNo};
 use countersign_domain::payment_order::PrepayId;
 use rusqlite::Connection;
 
@@ -26,13 +26,15 @@ pub enum Damage {
     Redelivery(String),
     /// No answer can be kept for an `Idempotency-Key`.
     Answers,
+    /// What went over the wire in attempts of this tenant can be forgotten by nobody.
+    Bytes(TenantNo),
     /// A table has another name.
     Renamed(&'static str, &'static str),
 }
 
 impl Damage {
     /// `refuse` makes a table take no row, or none of a ClientId.
-    fn sql(&self, refuse: impl Fn(&str, Option<&str>) -> String) -> String {
+    fn sql(&self, refuse: impl Fn(&str, Option<&str>) -> String, keep: impl Fn(TenantNo) -> String) -> String {
         let turn = |table, column, which| format!("UPDATE {table} SET {column} = -{column} WHERE {which}");
         match self {
             Self::Event(no) => turn("event", "seq", format!("event_no = {}", no.0)),
@@ -44,15 +46,22 @@ impl Damage {
             Self::Attempts => refuse("attempt", None),
             Self::Redelivery(client_id) => refuse("redelivery", Some(client_id)),
             Self::Answers => refuse("idempotency", None),
+            Self::Bytes(tenant) => keep(*tenant),
             Self::Renamed(table, name) => format!("ALTER TABLE {table} RENAME TO {name}"),
         }
     }
 
     /// Damages a file that a store has open. What has read it looks again after the store's next commit.
     pub fn file(&self, file: &Path) {
-        let sql = self.sql(|table, client_id| {
+        let refuse = |table: &str, client_id: Option<&str>| {
             let which = client_id.map_or_else(String::new, |client_id| format!("WHEN NEW.client_id = '{client_id}'"));
             format!("CREATE TRIGGER refuse BEFORE INSERT ON {table} {which} BEGIN SELECT RAISE(ABORT, 'refused'); END")
+        };
+        let sql = self.sql(refuse, |TenantNo(tenant)| {
+            format!(
+                "CREATE TRIGGER keep BEFORE DELETE ON attempt_bytes WHEN OLD.tenant_no = {tenant}
+                 BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            )
         });
         let conn = Connection::open(file).expect("opens");
         conn.execute_batch(&format!("PRAGMA ignore_check_constraints = ON; {sql}")).expect("damages");
@@ -68,9 +77,16 @@ impl Database {
             "payment_order DROP CONSTRAINT IF EXISTS payment_order_revision",
         ];
         let loosen = constraints.map(|drop| format!("ALTER TABLE {drop}_check;")).concat();
-        let sql = with.sql(|table, client_id| {
+        let refuse = |table: &str, client_id: Option<&str>| {
             let which = client_id.map_or_else(|| "false".to_owned(), |client_id| format!("client_id <> '{client_id}'"));
             format!("ALTER TABLE {table} ADD CONSTRAINT refuse CHECK ({which}) NOT VALID")
+        };
+        let sql = with.sql(refuse, |TenantNo(tenant)| {
+            format!(
+                "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$;
+                 CREATE TRIGGER keep BEFORE DELETE ON attempt_bytes FOR EACH ROW WHEN (OLD.tenant_no = {tenant})
+                 EXECUTE FUNCTION keep()"
+            )
         });
         self.client().await.batch_execute(&format!("{loosen}{sql}")).await.expect("damages");
     }

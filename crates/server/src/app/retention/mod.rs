@@ -32,6 +32,9 @@ const ROUNDS_MAX: u32 = 100_000;
 /// So many that have more than a portion are remembered for the next round; the next look finds the others.
 const LEFT_MAX: usize = 100_000;
 
+/// So many owners in a row of whom nothing could be freed: it is not they, and what is left of the round waits for the next look.
+const FAILED_IN_A_ROW_MAX: u32 = 32;
+
 /// How long things are kept; none: for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lives {
@@ -101,52 +104,93 @@ impl<P> Round<P> {
     }
 }
 
-/// Frees all that is too old at `now`, portion by portion. Whoever has more has another portion once everybody has had one.
+/// What could not be freed: the first of it, for whoever is told at the end. One owner does not keep those behind it from being freed, nor one kind the other.
+#[derive(Debug, Default)]
+struct Failed {
+    first: Option<StoreError>,
+    in_a_row: u32,
+}
+
+impl Failed {
+    /// What came of it, if anything did.
+    fn note<T>(&mut self, done: Result<T, StoreError>) -> Option<T> {
+        match done {
+            Ok(done) => {
+                self.in_a_row = 0;
+                Some(done)
+            }
+            Err(error) => {
+                self.in_a_row += 1;
+                self.first.get_or_insert(error);
+                None
+            }
+        }
+    }
+}
+
+/// Frees all that is too old at `now`, portion by portion. Whoever has more has another portion once everybody has had one; of whom nothing could be freed has
+/// none before the next look.
 pub async fn free(app: &App, now: UnixMillis) -> Result<Freed, StoreError> {
     let Lives { attempt_bytes, events } = app.policy.retention;
     let (mut freed, mut of_bytes, mut of_events) = (Freed::default(), Round::All, Round::All);
+    let mut failed = Failed::default();
     for _ in 0..ROUNDS_MAX {
         if let Some(before) = before(now, attempt_bytes) {
-            freed.attempt_bytes += round::<AttemptBytes>(app, before, &mut of_bytes).await?;
+            freed.attempt_bytes += round::<AttemptBytes>(app, before, &mut of_bytes, &mut failed).await;
         }
         if let Some(before) = before(now, events) {
-            freed.events += round::<Events>(app, before, &mut of_events).await?;
+            freed.events += round::<Events>(app, before, &mut of_events, &mut failed).await;
         }
         if (attempt_bytes.is_none() || of_bytes.is_over()) && (events.is_none() || of_events.is_over()) {
             break;
         }
     }
-    Ok(freed)
+    failed.first.map_or(Ok(freed), Err)
 }
 
 /// A portion for each owner of the round: how many there were. What is left is the next round.
-async fn round<K: Kind>(app: &App, before: UnixMillis, next: &mut Round<K::Owner>) -> Result<u64, StoreError> {
+async fn round<K: Kind>(app: &App, before: UnixMillis, next: &mut Round<K::Owner>, failed: &mut Failed) -> u64 {
     let (mut left, mut portions) = (Vec::new(), 0);
     let mut asked = std::mem::replace(next, Round::Of(Vec::new()));
     let mut after = None;
+    failed.in_a_row = 0;
     loop {
         let (of, is_last) = match &mut asked {
             Round::Of(these) => (std::mem::take(these), true),
             Round::All => {
                 let page = Cursor { after, limit: K::LOOKED_AT };
-                let page = K::owners(&app.store, Asker::Server, before, 1, page).await?;
+                // Without a page nobody knows who comes behind it.
+                let page = failed.note(K::owners(&app.store, Asker::Server, before, 1, page).await).unwrap_or_default();
                 after = page.last().map(|last| last.owner);
                 (page.iter().filter(|old| old.rows > 0).map(|old| old.owner).collect(), page.is_empty())
             }
         };
         for owner in of {
-            portions += u64::from(portion(app, K::forget(owner, before)).await?);
-            let page = Cursor { after: None, limit: 1 };
-            let more = K::stretch(&app.store, Asker::Server, owner, before, page).await?;
-            if more.rows > 0 && left.len() < LEFT_MAX {
+            let has_more = visit::<K>(app, owner, before, &mut portions).await;
+            if failed.note(has_more) == Some(true) && left.len() < LEFT_MAX {
                 left.push(owner);
+            }
+            if failed.in_a_row >= FAILED_IN_A_ROW_MAX {
+                return portions;
             }
         }
         if is_last {
             *next = Round::Of(left);
-            return Ok(portions);
+            return portions;
         }
     }
+}
+
+/// A portion for one owner: whether there is more.
+async fn visit<K: Kind>(
+    app: &App,
+    owner: K::Owner,
+    before: UnixMillis,
+    portions: &mut u64,
+) -> Result<bool, StoreError> {
+    *portions += u64::from(portion(app, K::forget(owner, before)).await?);
+    let more = K::stretch(&app.store, Asker::Server, owner, before, Cursor { after: None, limit: 1 }).await?;
+    Ok(more.rows > 0)
 }
 
 /// Whether it was freed. Whatever became of it, the next look finds what is left.
@@ -177,15 +221,15 @@ mod tests {
             let known = app.known_application(&client_id).await.expect("reads").expect("is there");
             many.get_or_insert((known.application.tenant, known.application.no));
         }
-        let (before, mut next) = (app.clock.now().plus_ms(86_400_000), Round::All);
+        let (before, mut next, mut failed) = (app.clock.now().plus_ms(86_400_000), Round::All, Failed::default());
         assert_eq!(
-            round::<Events>(&app, before, &mut next).await.expect("frees"),
+            round::<Events>(&app, before, &mut next, &mut failed).await,
             2,
             "the last one of an application stays"
         );
         assert_eq!(next, Round::Of(vec![many.expect("was made")]));
-        assert_eq!(round::<Events>(&app, before, &mut next).await.expect("frees"), 1);
-        assert!(next.is_over());
+        assert_eq!(round::<Events>(&app, before, &mut next, &mut failed).await, 1);
+        assert!(next.is_over() && failed.first.is_none());
         Deployment::close(&app);
     }
 }

@@ -11,6 +11,7 @@ use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::lanes::Fence;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::contract::AttemptRow;
+use countersign_store::testing::Damage;
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
@@ -167,4 +168,25 @@ async fn what_is_old_is_told_and_then_freed_and_whoever_pulls_is_told_the_oldest
     }
     let pulled = pull(&house.app, &known.application, 3, 10).await.expect("events");
     assert_eq!((pulled.events.len(), pulled.next), (1, 4));
+}
+
+#[tokio::test]
+async fn one_owner_that_cannot_be_freed_stops_neither_those_behind_it_nor_the_other_kind() {
+    let house = House::open().await;
+    let mut tenants = Vec::new();
+    for name in ["first", "second", "third"] {
+        let client_id = house.application(name, Some(URL)).await;
+        for _ in 0..2 {
+            let id = emit(&house, &client_id).await;
+            record(&house, &id, Some(wire(b"HTTP/1.1 502 B\r\n\r\n", b"", false)), DeliveryState::Dead).await;
+        }
+        let known = house.app.known_application(&client_id).await.expect("a store").expect("known");
+        tenants.push(known.application.tenant);
+    }
+    house.damage(&Damage::Bytes(tenants[0])).await;
+    house.app.clock.advance_ms(400 * DAY_MS + 1);
+    assert_eq!(freeable(&house).await, [6, 3, 3]);
+    retention::free(&house.app, house.app.clock.now()).await.expect_err("the first one's stay, and that is told");
+    // Its event keeps its bytes, which cannot go.
+    assert_eq!(freeable(&house).await, [2, 1, 1]);
 }
