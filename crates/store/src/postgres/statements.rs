@@ -149,12 +149,17 @@ statements! {
                first_byte_us, total_us, reused FROM attempt WHERE tenant_no = $1 AND event_no = $2 ORDER BY attempt";
     AttemptBytes: "SELECT event_no, sent_head, answer_head, answer_body, answer_length, is_cut FROM attempt_bytes
                    WHERE tenant_no = $1 AND at = $2 AND event_no = $3 AND attempt = $4";
-    // A look for each tenant, by the key, whose begin it is.
-    OldBytes: "SELECT m.merchant_no, x.found, x.bytes FROM merchant m CROSS JOIN LATERAL (
+    // A look for each of some tenants, by the key, whose begin it is.
+    OldBytes: "SELECT m.merchant_no, x.found, x.bytes FROM (
+               SELECT o.merchant_no FROM (
+               (SELECT merchant_no FROM merchant WHERE kind = 'institution' AND merchant_no > $3 ORDER BY merchant_no LIMIT $4)
+               UNION ALL
+               (SELECT merchant_no FROM merchant WHERE kind = 'merchant' AND merchant_no > $3 ORDER BY merchant_no LIMIT $4)
+               ) o ORDER BY o.merchant_no LIMIT $4) m CROSS JOIN LATERAL (
                SELECT count(*) AS found, coalesce(sum(o.size), 0)::bigint AS bytes FROM (
                SELECT octet_length(b.sent_head) + octet_length(b.answer_head) + octet_length(b.answer_body) AS size
                FROM attempt_bytes b WHERE b.tenant_no = m.merchant_no AND b.at < $1 LIMIT $2) o) x
-               WHERE m.tenant_no = m.merchant_no AND m.merchant_no > $3 AND x.found > 0 ORDER BY m.merchant_no LIMIT $4";
+               ORDER BY m.merchant_no";
     OldBytesOf: "SELECT at, event_no, attempt, octet_length(sent_head) + octet_length(answer_head) + octet_length(answer_body)::bigint
                  FROM attempt_bytes WHERE tenant_no = $1 AND (at, event_no, attempt) > ($2, $3, $4) AND at < $5
                  ORDER BY at, event_no, attempt LIMIT $6";

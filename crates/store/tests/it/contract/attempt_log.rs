@@ -117,6 +117,16 @@ pub async fn bytes_are_forgotten_by_the_age_of_their_attempt(store: Any) {
         3,
         "attempts stay"
     );
+    commit(&*store, vec![forget_bytes(99)]).await;
+    let others = EventRow { tenant: OTHER_TENANT, application: OTHER_APP, ..event(2, "b") };
+    commit(&*store, vec![enqueue(EventRow { client_id: "app_two".to_owned(), ..others })]).await;
+    let mut write = attempt(2, 1, DeliveryState::Dead, None);
+    if let Write::RecordAttempt { tenant, application, .. } = &mut write {
+        (*tenant, *application) = (OTHER_TENANT, OTHER_APP);
+    }
+    commit(&*store, vec![write]).await;
+    let found = store.old_bytes(Asker::Operator, at(99), 9, Cursor { after: None, limit: 1 }).await.expect("reads");
+    assert_eq!(found, [OldBytes { tenant: OTHER_TENANT, ..old(1)[0] }], "who has none takes no place of a page");
 }
 
 pub async fn bytes_are_forgotten_in_portions(store: Any) {
