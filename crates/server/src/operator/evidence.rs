@@ -5,13 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use axum::body::Body;
+use axum::Extension;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::Response;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
-use axum::{Extension, body};
 use hyper::body::Frame;
 use serde::Serialize;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::Desk;
@@ -19,6 +20,7 @@ use super::auth::Caller;
 use super::call::{Named, Reply, json};
 use super::payment_orders::prepay_id;
 use super::problem::ProblemDocument;
+use super::streaming::Pace;
 use crate::app::evidence::{self, FileLines};
 
 /// JSON, a line each.
@@ -39,6 +41,15 @@ pub struct EvidenceKey {
 struct Sent {
     lines: FileLines,
     is_whole: bool,
+    /// Of the last line, what is not given yet.
+    rest: Bytes,
+    pace: Pace,
+}
+
+impl Sent {
+    fn new(lines: FileLines) -> Self {
+        Self { lines, is_whole: false, rest: Bytes::new(), pace: Pace::default() }
+    }
 }
 
 /// The file broke off.
@@ -54,26 +65,30 @@ impl fmt::Display for BrokeOff {
 impl std::error::Error for BrokeOff {}
 
 impl hyper::body::Body for Sent {
-    type Data = body::Bytes;
+    type Data = Bytes;
     type Error = BrokeOff;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<body::Bytes>, BrokeOff>>> {
-        Poll::Ready(match ready!(self.lines.poll_recv(context)) {
-            None if self.is_whole => None,
-            // Whoever should have read took nothing for too long.
-            None => Some(Err(BrokeOff)),
-            Some(Ok(line)) => {
-                self.is_whole = line.is_last;
-                Some(Ok(Frame::data(line.text.into())))
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokeOff>>> {
+        let is_given = self.is_whole && self.rest.is_empty();
+        if !is_given && self.pace.is_too_slow(Instant::now()) {
+            // Who makes the lines sees it, and gives the place back.
+            self.lines.close();
+            return Poll::Ready(Some(Err(BrokeOff)));
+        }
+        while self.rest.is_empty() {
+            match ready!(self.lines.poll_recv(context)) {
+                None if self.is_whole => return Poll::Ready(None),
+                // Whoever should have read took nothing for too long.
+                None => return Poll::Ready(Some(Err(BrokeOff))),
+                Some(Ok(line)) => (self.is_whole, self.rest) = (line.is_last, line.text.into()),
+                Some(Err(error)) => {
+                    tracing::error!(%error, "Evidence that was being exported broke off: {error}");
+                    return Poll::Ready(Some(Err(BrokeOff)));
+                }
             }
-            Some(Err(error)) => {
-                tracing::error!(%error, "Evidence that was being exported broke off: {error}");
-                Some(Err(BrokeOff))
-            }
-        })
+        }
+        let Self { rest, pace, .. } = &mut *self;
+        Poll::Ready(Some(Ok(Frame::data(pace.part(rest, Instant::now())))))
     }
 }
 
@@ -87,7 +102,7 @@ pub async fn export(
     Extension(caller): Extension<Caller>,
 ) -> Reply {
     let lines = evidence::export(&desk.app, prepay_id(&id)?, &caller.actor).await?;
-    let mut response = Response::new(Body::new(Sent { lines, is_whole: false }));
+    let mut response = Response::new(Body::new(Sent::new(lines)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON_LINES));
     Ok(response)
 }
@@ -102,6 +117,8 @@ pub async fn key(State(desk): State<Arc<Desk>>, Extension(caller): Extension<Cal
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use http_body_util::BodyExt as _;
     use tokio::sync::mpsc;
 
@@ -116,7 +133,7 @@ mod tests {
             lines.try_send(line).expect("there is room");
         }
         drop(lines);
-        let mut body = Sent { lines: taken, is_whole: false };
+        let mut body = Sent::new(taken);
         let mut bytes = 0;
         loop {
             match body.frame().await {
@@ -134,5 +151,36 @@ mod tests {
         assert_eq!(arrives(vec![line(false), line(false)]).await, (4, false));
         assert_eq!(arrives(vec![line(false), Err(AppError::Busy), line(true)]).await, (2, false));
         assert_eq!(arrives(Vec::new()).await, (0, false));
+    }
+
+    #[tokio::test]
+    async fn a_caller_who_takes_a_line_now_and_then_is_cut_off_and_no_more_lines_are_made_for_it() {
+        let (lines, taken) = mpsc::channel(4);
+        let line = |is_last| Ok(FileLine { text: "x".repeat(10_000), is_last });
+        lines.try_send(line(false)).expect("there is room");
+        lines.try_send(line(true)).expect("there is room");
+        let mut body = Sent::new(taken);
+        let mut next = async |after| {
+            body.pace.rests(Duration::from_secs(after));
+            body.frame().await.map(|frame| frame.map(|frame| frame.into_data().map_or(0, |data| data.len())))
+        };
+        assert!(
+            matches!(next(29).await, Some(Ok(4_096))),
+            "a long line goes out in parts, so that it is seen how fast it is taken"
+        );
+        assert!(matches!(next(29).await, Some(Ok(4_096))));
+        assert!(matches!(next(29).await, Some(Err(BrokeOff))), "the minute is used up");
+        assert!(lines.is_closed(), "whoever makes the lines sees it");
+    }
+
+    #[tokio::test]
+    async fn what_comes_after_the_last_part_was_given_breaks_nothing_off() {
+        let (lines, taken) = mpsc::channel(1);
+        lines.try_send(Ok(FileLine { text: "x\n".to_owned(), is_last: true })).expect("there is room");
+        let mut body = Sent::new(taken);
+        assert!(matches!(body.frame().await, Some(Ok(_))));
+        drop(lines);
+        body.pace.rests(Duration::from_secs(3_600));
+        assert!(body.frame().await.is_none());
     }
 }

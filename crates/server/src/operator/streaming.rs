@@ -51,7 +51,7 @@ struct Streamed<P> {
 
 /// How fast a caller takes what is given.
 #[derive(Debug, Default)]
-struct Pace {
+pub struct Pace {
     given: u64,
     /// How long the caller took over it.
     taken: Duration,
@@ -60,17 +60,36 @@ struct Pace {
 }
 
 impl Pace {
+    /// As if the caller had taken so much longer over the last part.
+    #[cfg(test)]
+    pub fn rests(&mut self, more: Duration) {
+        self.taken += more;
+    }
+
     fn gives(&mut self, bytes: usize, now: Instant) {
         self.given += bytes as u64;
         self.since = Some(now);
     }
 
-    /// The caller asks for more: whether that is too late.
-    fn is_too_slow(&mut self, now: Instant) -> bool {
+    /// The caller asks for more: whether that is too late. Then the log says so.
+    pub fn is_too_slow(&mut self, now: Instant) -> bool {
         if let Some(since) = self.since.take() {
             self.taken += now.duration_since(since);
         }
-        self.taken > SLACK + Duration::from_secs(self.given / BYTES_PER_S_MIN)
+        let is_too_slow = self.taken > SLACK + Duration::from_secs(self.given / BYTES_PER_S_MIN);
+        if is_too_slow {
+            tracing::warn!(
+                "An answer to an operator broke off: it was taken more slowly than {BYTES_PER_S_MIN} bytes a second"
+            );
+        }
+        is_too_slow
+    }
+
+    /// The next part of what is made, which is given now.
+    pub fn part(&mut self, made: &mut Bytes, now: Instant) -> Bytes {
+        let part = made.split_to(made.len().min(PART_BYTES_MAX));
+        self.gives(part.len(), now);
+        part
     }
 }
 
@@ -99,9 +118,6 @@ impl<P: Pages> hyper::body::Body for Streamed<P> {
     ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         if !self.is_end_stream() && self.pace.is_too_slow(Instant::now()) {
             (self.page, self.rest) = (None, Bytes::new());
-            tracing::warn!(
-                "An answer to an operator broke off: it was taken more slowly than {BYTES_PER_S_MIN} bytes a second"
-            );
             return Poll::Ready(Some(Err(BrokenOff)));
         }
         while self.rest.is_empty() {
@@ -119,10 +135,8 @@ impl<P: Pages> hyper::body::Body for Streamed<P> {
                 }
             }
         }
-        let most = self.rest.len().min(PART_BYTES_MAX);
-        let part = self.rest.split_to(most);
-        self.pace.gives(most, Instant::now());
-        Poll::Ready(Some(Ok(Frame::data(part))))
+        let Self { rest, pace, .. } = &mut *self;
+        Poll::Ready(Some(Ok(Frame::data(pace.part(rest, Instant::now())))))
     }
 
     fn is_end_stream(&self) -> bool {
