@@ -4,6 +4,7 @@
 //! currencies that have orders in the month, never with the orders.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::Instant;
 
 use countersign_domain::money::{Amount, Currency, Total};
@@ -76,6 +77,9 @@ pub struct About {
     pub is_complete: bool,
 }
 
+/// A sub-account, or a merchant, and a currency of its orders.
+pub type Account = (String, Currency);
+
 /// A statement, as far as it is.
 #[derive(Debug)]
 pub struct Statement {
@@ -84,7 +88,7 @@ pub struct Statement {
     after: Option<PrepayId>,
     /// Read ahead, so that what keeps a statement from being made is known before it begins.
     first: Option<Vec<PaidOrder>>,
-    accounts: BTreeMap<(String, Currency), Sums>,
+    accounts: BTreeMap<Account, Sums>,
 }
 
 /// The month of a question.
@@ -153,9 +157,18 @@ impl Statement {
         Ok(page)
     }
 
-    /// Sums so far by sub-account and currency.
-    pub const fn accounts(&self) -> &BTreeMap<(String, Currency), Sums> {
-        &self.accounts
+    /// Sums so far by sub-account and currency, behind one of them.
+    pub fn accounts(&self, after: Option<&Account>) -> impl Iterator<Item = (&Account, &Sums)> {
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.accounts.range::<Account, _>((begin, Bound::Unbounded))
+    }
+
+    /// As if so many sub-accounts had orders.
+    #[cfg(test)]
+    pub fn pretend_accounts(&mut self, count: usize) {
+        let currency = Currency::parse("USD").expect("a currency");
+        let account = |number| ((format!("sub-{number:05}"), currency.clone()), Sums { orders: 1, ..Sums::default() });
+        self.accounts = (0..count).map(account).collect();
     }
 
     /// Sums so far by currency.

@@ -26,10 +26,12 @@ use super::problem::{Problem, ProblemDocument};
 use super::streaming::{Pages, stream};
 use crate::app::App;
 use crate::app::error::AppError;
-use crate::app::statements::{self, About, Statement, Sums};
+use crate::app::statements::{self, About, Account, Statement, Sums};
 
 /// Statements under way at once.
 pub const STATEMENTS_MAX: usize = 4;
+/// Sub-accounts whose sums are written at a time.
+const ACCOUNTS_MAX: usize = 500;
 
 /// How a statement is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,7 +324,16 @@ struct Sheet {
     app: Arc<App>,
     statement: Statement,
     format: Format,
-    has_begun: bool,
+    part: Part,
+}
+
+/// What is written next.
+enum Part {
+    /// What stands above all.
+    Begin,
+    Orders,
+    /// Sums of sub-accounts, behind this one.
+    Accounts(Option<Account>),
 }
 
 impl Sheet {
@@ -337,19 +348,30 @@ impl Sheet {
 impl Pages for Sheet {
     async fn next(mut self) -> Result<(Bytes, Option<Self>), AppError> {
         let mut out = String::new();
-        if !self.has_begun && self.format == Format::Csv {
+        if matches!(self.part, Part::Begin) && self.format == Format::Csv {
             record(&mut out, &COLUMNS);
         }
-        self.has_begun = true;
-        let page = self.statement.next(&self.app).await?;
-        for order in &page {
-            self.line(&StatementLine::Order(StatementOrder::of(order)), &mut out);
+        if matches!(self.part, Part::Begin | Part::Orders) {
+            self.part = Part::Orders;
+            let page = self.statement.next(&self.app).await?;
+            for order in &page {
+                self.line(&StatementLine::Order(StatementOrder::of(order)), &mut out);
+            }
+            if !page.is_empty() {
+                return Ok((Bytes::from(out), Some(self)));
+            }
         }
-        if !page.is_empty() {
-            return Ok((Bytes::from(out), Some(self)));
-        }
-        for ((merchant_id, currency), sums) in self.statement.accounts() {
+        let after = match &self.part {
+            Part::Accounts(after) => after.as_ref(),
+            Part::Begin | Part::Orders => None,
+        };
+        let page: Vec<_> = self.statement.accounts(after).take(ACCOUNTS_MAX).collect();
+        for ((merchant_id, currency), sums) in &page {
             self.line(&StatementLine::Account(StatementSums::of(Some(merchant_id), currency, sums)), &mut out);
+        }
+        if let Some((last, _)) = page.last() {
+            let last = (*last).clone();
+            return Ok((Bytes::from(out), Some(Self { part: Part::Accounts(Some(last)), ..self })));
         }
         self.line(&StatementLine::Totals(StatementTotals::of(&self.statement)), &mut out);
         Ok((Bytes::from(out), None))
@@ -371,7 +393,7 @@ pub async fn show(State(desk): State<Arc<Desk>>, caller: Extension<Caller>, filt
     let app = desk.app.clone();
     let statement = statements::begin(&app, &merchant_id, &month).await?;
     let name = format!("attachment; filename=\"statement-{merchant_id}-{month}.{}\"", format.extension());
-    let sheet = Sheet { app: app.clone(), statement, format, has_begun: false };
+    let sheet = Sheet { app: app.clone(), statement, format, part: Part::Begin };
     let mut response = stream(app, place, format.kind(), sheet);
     // Ids and months are letters, digits, `_` and `-`.
     response.headers_mut().extend(HeaderValue::from_str(&name).ok().map(|name| (CONTENT_DISPOSITION, name)));
@@ -381,6 +403,34 @@ pub async fn show(State(desk): State<Arc<Desk>>, caller: Extension<Caller>, filt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::fixtures::{Deployment, application};
+    use countersign_domain::time::Month;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn sums_of_many_sub_accounts_are_made_a_page_at_a_time_each_of_them_once() {
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
+        application(&app, "till", None).await;
+        let (from, _) = app.policy.rule_zone.month(Month::parse("2031-01").expect("a month"));
+        app.clock.advance_ms(from.0 - app.clock.now().0);
+        let mut statement = statements::begin(&app, "till", "2031-01").await.expect("begins");
+        statement.pretend_accounts(1_001);
+        let mut sheet = Some(Sheet { app: app.clone(), statement, format: Format::Csv, part: Part::Begin });
+        let mut pages = Vec::new();
+        while let Some(rest) = sheet {
+            let (page, more) = rest.next().await.expect("is made");
+            pages.push(String::from_utf8(page.to_vec()).expect("a text"));
+            sheet = more;
+        }
+        let accounts = |page: &String| page.lines().filter(|line| line.starts_with("account,")).count();
+        assert_eq!(pages.iter().map(accounts).collect::<Vec<_>>(), [500, 500, 1, 0]);
+        let all = pages.concat();
+        for number in 0..1_001 {
+            assert_eq!(all.matches(&format!("sub-{number:05},")).count(), 1, "{number}");
+        }
+        assert!(all.trim_end().lines().next_back().expect("has lines").starts_with("incomplete,"));
+        Deployment::close(&app);
+    }
 
     #[test]
     fn a_text_that_a_spreadsheet_would_run_is_made_harmless_and_quotes_are_doubled() {
