@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::body::Body;
@@ -13,6 +13,7 @@ use axum::response::IntoResponse;
 use countersign_protocol::code::Code;
 use countersign_store::Store as _;
 use serde::Serialize;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
@@ -22,6 +23,9 @@ use crate::app::error::AppError;
 use crate::app::{App, forgotten_nonces, master_key, operators};
 
 const SILENT: &str = "the store does not answer";
+const LEAVING: &str = "this node was told to stop, and ends soon";
+/// So long after its begin a look that is under way is shared by those who come.
+const SHARED_FOR: Duration = Duration::from_millis(250);
 /// A store that has not answered by then counts as one that is away.
 const ASK_MAX: Duration = Duration::from_secs(2);
 
@@ -46,21 +50,48 @@ pub async fn alive() -> Json<Health> {
 #[utoipa::path(get, path = "/readyz", tag = "Deployment", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
-    match why_not_in_time(&desk.app).await {
+    match why_not_in_time(&desk).await {
         None => Ok(Json(Health { status: "ready", delivery: desk.app.due.is_paused().then_some("held") })),
         Some(why) => Err(Problem::new(Code::ServiceUnavailable, why)),
     }
 }
 
+/// The last look at the store. There is one at a time: nobody needs a token to ask, and reads of merchants go the same way.
+#[derive(Debug, Default)]
+pub struct LastLook(Mutex<Option<Looked>>);
+
+#[derive(Debug)]
+struct Looked {
+    began: Instant,
+    ended: Instant,
+    why_not: Option<String>,
+}
+
+impl LastLook {
+    /// What a look finds: one that began at most 250 ms before whoever asks `came`, and went on until then, or one that begins after that.
+    async fn or(&self, came: Instant, look: impl Future<Output = Option<String>>) -> Option<String> {
+        let mut last = self.0.lock().await;
+        let shared = last.as_ref().filter(|looked| came <= looked.ended.min(looked.began + SHARED_FOR));
+        if let Some(looked) = shared {
+            return looked.why_not.clone();
+        }
+        let began = Instant::now();
+        let why_not = look.await;
+        *last = Some(Looked { began, ended: Instant::now(), why_not: why_not.clone() });
+        why_not
+    }
+}
+
 /// The same, soon enough for whoever scrapes.
-async fn why_not_in_time(app: &App) -> Option<String> {
-    timeout(ASK_MAX, why_not_ready(app)).await.unwrap_or_else(|_| Some(SILENT.to_owned()))
+async fn why_not_in_time(desk: &Desk) -> Option<String> {
+    timeout(ASK_MAX, why_not_ready(desk)).await.unwrap_or_else(|_| Some(SILENT.to_owned()))
 }
 
 /// Why this node takes no requests, in words; none: it does.
-async fn why_not_ready(app: &App) -> Option<String> {
+async fn why_not_ready(desk: &Desk) -> Option<String> {
+    let app = &desk.app;
     if app.leaving.load(Ordering::Relaxed) {
-        return Some("this node was told to stop, and ends soon".to_owned());
+        return Some(LEAVING.to_owned());
     }
     let trouble = app.clock.trouble().or_else(|| app.trouble.sentence(app.store.is_shared()));
     if let Some(why) =
@@ -68,6 +99,12 @@ async fn why_not_ready(app: &App) -> Option<String> {
     {
         return Some(why);
     }
+    let why_not = desk.last_look.or(Instant::now(), why_not_by_store(app)).await;
+    // The stop may have begun meanwhile.
+    if app.leaving.load(Ordering::Relaxed) { Some(LEAVING.to_owned()) } else { why_not }
+}
+
+async fn why_not_by_store(app: &App) -> Option<String> {
     match operators::ping(app).await {
         Ok(None) => {}
         Ok(wrong) => return wrong,
@@ -84,7 +121,54 @@ async fn why_not_ready(app: &App) -> Option<String> {
 #[utoipa::path(get, path = "/metrics", tag = "Deployment", operation_id = "metrics", security(()),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics(State(desk): State<Arc<Desk>>) -> Response<Body> {
-    let is_ready = why_not_in_time(&desk.app).await.is_none();
+    let is_ready = why_not_in_time(&desk).await.is_none();
     metrics::gauge!("countersign_ready").set(f64::from(u8::from(is_ready)));
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], desk.settings.metrics.render()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tokio::sync::Notify;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn those_who_come_during_a_look_share_it_and_who_comes_later_has_a_fresh_one() {
+        let (last, looks, goes_on) = <(Arc<LastLook>, Arc<AtomicUsize>, Arc<Notify>)>::default();
+        let ask = |came: Instant| {
+            let (last, looks, goes_on) = (Arc::clone(&last), Arc::clone(&looks), Arc::clone(&goes_on));
+            async move {
+                let look = async {
+                    looks.fetch_add(1, Ordering::Relaxed);
+                    goes_on.notified().await;
+                    Some(format!("look {}", looks.load(Ordering::Relaxed)))
+                };
+                last.or(came, look).await
+            }
+        };
+        let mut asking = JoinSet::new();
+        let begin = Instant::now();
+        for _ in 0..50 {
+            asking.spawn(ask(Instant::now()));
+        }
+        while looks.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        goes_on.notify_one();
+        for found in asking.join_all().await {
+            assert_eq!(found.as_deref(), Some("look 1"));
+        }
+        goes_on.notify_one();
+        assert_eq!(ask(Instant::now()).await.as_deref(), Some("look 2"), "the first one is over");
+        // The look goes on for longer than it is shared.
+        if let Some(looked) = last.0.lock().await.as_mut() {
+            (looked.began, looked.ended) = (begin, begin + Duration::from_secs(2));
+        }
+        assert_eq!(ask(begin + SHARED_FOR).await.as_deref(), Some("look 2"));
+        goes_on.notify_one();
+        assert_eq!(ask(begin + SHARED_FOR + Duration::from_millis(1)).await.as_deref(), Some("look 3"));
+    }
 }

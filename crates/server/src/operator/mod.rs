@@ -121,6 +121,7 @@ pub struct Desk {
     what_ifs: ConcurrencyLimit,
     searches: ConcurrencyLimit,
     counts: ConcurrencyLimit,
+    last_look: health::LastLook,
 }
 
 /// The address at the other end of the connection; whoever serves the router puts it into each request's extensions.
@@ -157,6 +158,7 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
     let mut api = Router::new();
     for door in doors() {
         let guard = from_fn_with_state((desk.clone(), door.role), auth::demand);
+        last_look: health::LastLook::default(),
         api = api.route(&door.path(), door.handler.route_layer(guard));
     }
     let router = api
