@@ -130,6 +130,9 @@ impl Tended {
     }
 }
 
+/// So many changes of the directory are named. An answer with more could take longer than its time, again and again, as ever more would be asked for.
+pub const DIRECTORY_CHANGES_MAX: usize = 10_000;
+
 /// What has changed in the directory: the applications and their secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryChanges {
@@ -138,10 +141,18 @@ pub struct DirectoryChanges {
     pub connection: u64,
     /// How many changes there have been; what to ask with next time.
     pub revision: i64,
-    /// `client_id` of each application that has changed since, in no order.
+    /// `client_id` of each application that has changed since, in no order; none where these are too many to name.
     pub client_ids: Vec<String>,
+    /// Whether more than [`DIRECTORY_CHANGES_MAX`] have changed: whoever keeps any of them forgets all.
+    pub are_too_many: bool,
     /// Whether whoever lists the nodes sees the one that asked.
     pub is_listed: bool,
+}
+
+impl DirectoryChanges {
+    /// Where no other node can change anything.
+    pub(crate) const NONE: Self =
+        Self { connection: 0, revision: 0, client_ids: Vec::new(), are_too_many: false, is_listed: true };
 }
 
 /// What another node has said. It says "look", never what is to be seen: it may come twice, late or not at all.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use countersign_store::nodes::{NodeId, Signal, Who};
+use countersign_store::nodes::{DirectoryChanges, NodeId, Signal, Who};
 use countersign_store::{AnyStore, Store as _};
 use metrics::gauge;
 use tokio::sync::broadcast::error::RecvError;
@@ -124,11 +124,7 @@ pub(super) async fn watch_directory(app: Arc<App>, node: NodeId, mut ended: watc
         };
         match looked {
             Ok(changes) => {
-                // At the first look nobody knows what was read before it; a directory that went back has lost commits in a failover. So may one
-                // behind another connection: since then others may have been counted under the same numbers.
-                if last.is_none_or(|(connection, revision)| {
-                    connection != changes.connection || changes.revision < revision
-                }) {
+                if forgets_all(last, &changes) {
                     app.callers.forget_all();
                     app.due.change_all();
                 }
@@ -151,6 +147,13 @@ pub(super) async fn watch_directory(app: Arc<App>, node: NodeId, mut ended: watc
     }
 }
 
+/// At the first look nobody knows what was read before it; a directory that went back has lost commits in a failover. So may one behind another
+/// connection: since then others may have been counted under the same numbers. And of too many changes none is named.
+fn forgets_all(last: Option<(u64, i64)>, changes: &DirectoryChanges) -> bool {
+    let is_another = |(connection, revision)| connection != changes.connection || changes.revision < revision;
+    changes.are_too_many || last.is_none_or(is_another)
+}
+
 /// Waits until another node says that an application has changed.
 async fn changed(signals: &mut Option<broadcast::Receiver<Signal>>) {
     let Some(heard) = signals else { return std::future::pending().await };
@@ -162,6 +165,32 @@ async fn changed(signals: &mut Option<broadcast::Receiver<Signal>>) {
                 *signals = None;
                 return;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_forgotten_where_nobody_can_say_what_has_changed() {
+        let changes = |connection, revision, are_too_many| DirectoryChanges {
+            connection,
+            revision,
+            client_ids: Vec::new(),
+            are_too_many,
+            is_listed: true,
+        };
+        for (last, changes, wanted) in [
+            (None, changes(1, 7, false), true),
+            (Some((1, 7)), changes(1, 7, false), false),
+            (Some((1, 7)), changes(1, 9, false), false),
+            (Some((1, 7)), changes(1, 6, false), true),
+            (Some((1, 7)), changes(2, 9, false), true),
+            (Some((1, 7)), changes(1, 90_000, true), true),
+        ] {
+            assert_eq!(forgets_all(last, &changes), wanted, "{last:?} {changes:?}");
         }
     }
 }

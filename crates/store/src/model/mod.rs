@@ -486,7 +486,7 @@ impl Store for ModelStore {
     }
 
     async fn directory_changes(&self, _after: i64, _node: NodeId) -> Result<DirectoryChanges, StoreError> {
-        Ok(DirectoryChanges { connection: 0, revision: 0, client_ids: Vec::new(), is_listed: true })
+        Ok(DirectoryChanges::NONE)
     }
 
     fn announce(&self, _lanes: LaneSet) {}

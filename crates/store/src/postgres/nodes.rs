@@ -18,11 +18,11 @@ use super::pipeline::in_order;
 use super::queries::{Found, many};
 use super::readers::Readers;
 use super::rows::Fields;
-use super::session::Session;
+use super::session::{Params, Session};
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::contract::StoreError;
-use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Other, Stage, Tend, Tended, Who};
+use crate::nodes::{DIRECTORY_CHANGES_MAX, DirectoryChanges, NodeId, NodeRow, Other, Stage, Tend, Tended, Who};
 
 /// Statements of a heartbeat.
 const TENDING: &[Sql] = &[
@@ -128,17 +128,19 @@ impl Aside {
     pub(super) async fn directory_changes(&self, after: i64, node: NodeId) -> Result<DirectoryChanges, StoreError> {
         self.with(Call::Reads, async |session, connection| {
             self.dial.still_served(session).await?;
-            let found = session.run(Sql::DirectoryChanges, &[&after, &node.0.as_slice()]).await.map_err(fault)?;
+            let most = i64::try_from(DIRECTORY_CHANGES_MAX).unwrap_or(i64::MAX).saturating_add(1);
+            let of: Params<'_> = &[&after, &node.0.as_slice(), &most];
+            let found = session.run(Sql::DirectoryChanges, of).await.map_err(fault)?;
             let Some(first) = found.first() else {
                 return Err(StoreError::Corrupt { table: "directory", row: "1".to_owned() });
             };
             let mut fields = Fields::new(first, "directory", 1, 0);
             let (revision, is_listed) = (fields.int()?, fields.flag()?);
-            let mut client_ids = Vec::new();
-            for row in &found {
+            let (mut client_ids, are_too_many) = (Vec::new(), found.len() > DIRECTORY_CHANGES_MAX);
+            for row in found.iter().filter(|_| !are_too_many) {
                 client_ids.extend(Fields::new(row, "application", 3, 0).opt_text()?);
             }
-            Ok(DirectoryChanges { connection, revision, client_ids, is_listed })
+            Ok(DirectoryChanges { connection, revision, client_ids, are_too_many, is_listed })
         })
         .await
     }

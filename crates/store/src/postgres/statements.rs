@@ -441,7 +441,7 @@ statements! {
                      UPDATE application a SET directory_revision = d.revision, revision = a.revision + 1
                      FROM d, unnest($1::bigint[]) AS t (application_no) WHERE a.application_no = t.application_no";
     DirectoryChanges: "SELECT d.one, d.revision, EXISTS (SELECT 1 FROM node n WHERE n.node_id = $2), a.client_id
-                       FROM directory d LEFT JOIN application a ON a.directory_revision > $1";
+                       FROM directory d LEFT JOIN application a ON a.directory_revision > $1 LIMIT $3";
     DatabaseTime: concat!("SELECT ", now!());
     CallOut: "SELECT pg_notify($1, $2)";
 

@@ -489,7 +489,7 @@ impl Store for SqliteStore {
     }
 
     async fn directory_changes(&self, _after: i64, _node: NodeId) -> Found<DirectoryChanges> {
-        Ok(DirectoryChanges { connection: 0, revision: 0, client_ids: Vec::new(), is_listed: true })
+        Ok(DirectoryChanges::NONE)
     }
 
     fn announce(&self, _lanes: LaneSet) {}

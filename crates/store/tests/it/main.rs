@@ -13,6 +13,7 @@ mod forgetting;
 mod gone;
 mod last_paid;
 mod locks;
+mod many_changes;
 mod moving;
 mod nodes;
 mod patience;
