@@ -50,7 +50,8 @@ macro_rules! expired {
             " LIMIT $3) p ORDER BY p.expire_at ",
             $order,
             ", p.order_no ",
-            $order
+            $order,
+            " LIMIT $3"
         )
     };
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use countersign_domain::fees::{self, MarkupUnit};
-use countersign_domain::ids::{MerchantNo, TenantNo, time_ordered};
+use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo, time_ordered};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::money::Amount;
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus, PrepayId};
@@ -301,6 +301,16 @@ pub async fn what_has_expired_is_found_until_it_is_moved(store: Any) {
     assert_eq!(expired(30, 9).await, [2, 3, 1]);
     assert_eq!(expired(30, 2).await, [2, 3], "the longest expired first");
     assert_eq!(expired_from(ExpiredFirst::Newest, 30, 2).await, [1, 3], "the last expired first");
+    let neighbour = ApplicationNo(APP.0 + 1);
+    let mut elsewhere = PaymentOrderRow { application: neighbour, ..payment_order(SUB, 5, "T-5") };
+    elsewhere.order.expires_at = at(15);
+    let neighbour = application(neighbour, "app_three", SUB, TENANT);
+    commit(&*store, vec![Write::InsertApplication(Box::new(neighbour))]).await;
+    commit(&*store, vec![insert_payment(elsewhere.clone())]).await;
+    assert_eq!(expired(30, 2).await, [2, 5], "of all lanes together no more than were asked for");
+    assert_eq!(expired_from(ExpiredFirst::Newest, 30, 2).await, [1, 3]);
+    let order = PaymentOrder { status: PaymentStatus::Expired, revision: 2, ..elsewhere.order.clone() };
+    commit(&*store, vec![moved(&PaymentOrderRow { order, ..elsewhere }, PaymentStatus::Pending)]).await;
     let lane = LaneSet::NONE.with(Lane::of(APP));
     let found = store.payment_orders_expired(lane, at(10), ExpiredFirst::Oldest, 9).await.expect("reads");
     assert_eq!(found.into_iter().map(|row| row.expect("reads")).collect::<Vec<_>>(), [rows[1].clone()]);
