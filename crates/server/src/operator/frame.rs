@@ -18,9 +18,10 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::code::{self, Code};
 
 use super::problem::Problem;
-use super::{CrowdedOut, Desk, Peer};
+use super::{CrowdedOut, Desk, Peer, Source};
 use crate::edges;
 use crate::log::{self, RequestLine};
+use crate::merchant::Sources;
 
 /// Bytes of chance in a request's id.
 const REQUEST_ID_BYTES: usize = 14;
@@ -48,14 +49,21 @@ fn known_method(method: &Method) -> &'static str {
     KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
+/// As the listener has worked it out; where the router is served by somebody else, from what it says of the connection.
+pub(super) fn source(sources: &Sources, request: &Request) -> Option<IpAddr> {
+    let extensions = request.extensions();
+    let peer = || extensions.get::<Peer>().map(|peer| sources.of(peer.0, request.headers()));
+    extensions.get::<Source>().map(|source| source.0).or_else(peer)
+}
+
 /// Gives the request its id, writes its line, and turns a [`Problem`] into a document. `Date` is set by whoever serves the connection.
 pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Next) -> Response<Body> {
     let started = Instant::now();
-    let peer = request.extensions().get::<Peer>().map(|peer| desk.settings.sources.of(peer.0, request.headers()));
+    let source = source(&desk.settings.sources, &request);
     let context = Context {
         request_id: desk.app.chance.hex(REQUEST_ID_BYTES),
-        source: peer.map(|address| address.to_string()).unwrap_or_default(),
-        address: peer,
+        source: source.map(|address| address.to_string()).unwrap_or_default(),
+        address: source,
         at: desk.app.clock.now(),
     };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());

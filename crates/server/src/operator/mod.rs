@@ -141,6 +141,10 @@ pub struct Entrance {
 #[derive(Clone, Copy, Debug)]
 struct CrowdedOut;
 
+/// The address that a call came from, as the limit has worked it out. A call that has found no place has no headers left to work it out from.
+#[derive(Clone, Copy, Debug)]
+struct Source(IpAddr);
+
 /// The operator listener's router. Fails where a prefix makes no header name.
 pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, InvalidHeaderName> {
     let request_id_header = HeaderName::from_bytes(settings.prefixes.first().request_id.as_bytes())?;
@@ -154,11 +158,11 @@ pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, Inval
         what_ifs: ConcurrencyLimit::new(what_if::WHAT_IFS_MAX, what_if::WHAT_IFS_MAX + 1, "what-ifs"),
         searches: ConcurrencyLimit::new(audit::SEARCHES_MAX, audit::SEARCHES_MAX + 2, "searches of the audit log"),
         counts: ConcurrencyLimit::new(COUNTS_MAX, 2 * COUNTS_MAX, "counts of many events"),
+        last_look: health::LastLook::default(),
     });
     let mut api = Router::new();
     for door in doors() {
         let guard = from_fn_with_state((desk.clone(), door.role), auth::demand);
-        last_look: health::LastLook::default(),
         api = api.route(&door.path(), door.handler.route_layer(guard));
     }
     let router = api
@@ -194,9 +198,10 @@ where
     hyper::service::service_fn(move |request: Request<B>| {
         let router = router.clone();
         // At once: of what is turned away no task holds the head.
-        let permit = entrance.request_limit.enter(entrance.sources.of(peer, request.headers()));
+        let source = entrance.sources.of(peer, request.headers());
+        let permit = entrance.request_limit.enter(source);
         let mut request = if permit.is_some() { request.map(Body::new) } else { nothing_but_its_line(&request) };
-        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(Source(source));
         // On a task of its own: a caller who hangs up must not cut off what follows a commit, such as forgetting a revoked secret. It keeps its
         // place until then, and until the answer is taken.
         let call = tokio::spawn(async move {
@@ -216,4 +221,32 @@ fn nothing_but_its_line<B>(request: &Request<B>) -> Request<Body> {
     }
     bare.extensions_mut().insert(CrowdedOut);
     bare
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use hyper::service::Service as _;
+
+    use super::*;
+    use crate::merchant::Network;
+
+    #[tokio::test]
+    async fn a_call_that_finds_no_place_is_still_known_to_be_of_its_caller_and_not_of_the_proxy() {
+        let sources = Sources::behind(vec![Network::parse("192.0.2.0/24").expect("a network")]);
+        let of = sources.clone();
+        let router = Router::new().fallback(move |request: Request<Body>| async move {
+            let is_crowded_out = request.extensions().get::<CrowdedOut>().is_some();
+            format!("{is_crowded_out} {:?}", frame::source(&of, &request))
+        });
+        for (most, wanted) in [(0, "true Some(198.51.100.7)"), (1, "false Some(198.51.100.7)")] {
+            let request_limit = Arc::new(RequestLimit::new(most, Arc::default()));
+            let entrance = Entrance { request_limit, sources: sources.clone() };
+            let service = connection(&router, &entrance, IpAddr::from([192, 0, 2, 1]));
+            let request = Request::builder().header("x-forwarded-for", "198.51.100.7").body(Body::empty());
+            let answer = service.call(request.expect("a request")).await.expect("an answer");
+            let said = answer.into_body().collect().await.expect("a body").to_bytes();
+            assert_eq!(String::from_utf8_lossy(&said), wanted);
+        }
+    }
 }
