@@ -15,9 +15,10 @@ use toml::{Table, Value};
 
 use crate::app::rates::PricePolicy;
 use crate::app::retention::Lives;
-use crate::dispatch::IDLE_TOTAL_MAX;
+use crate::dispatch::{IDLE_TOTAL_MAX, LOOK_UPS_MAX};
 use crate::merchant::Network;
 use crate::process::{Connections, ToReceivers};
+use crate::run::threads::threads;
 
 mod callbacks;
 mod checks;
@@ -326,10 +327,12 @@ impl Config {
     }
 
     /// Connections that may be open at once.
-    pub const fn connections(&self) -> Connections {
+    pub fn connections(&self) -> Connections {
         let (attempts, slow) = (self.callback_concurrency, self.callback_concurrency_slow);
         let to_receivers = ToReceivers { attempts, slow, kept: IDLE_TOTAL_MAX };
-        Connections { of_each_listener: self.limits.connections, to_receivers }
+        // A thread reads from PostgreSQL over a connection of its own, or from a file, which is two: itself, and its log.
+        let of_store = threads(self.worker_threads).saturating_mul(2);
+        Connections { of_each_listener: self.limits.connections, to_receivers, look_ups: LOOK_UPS_MAX, of_store }
     }
 
     /// Proxies whose word about addresses is taken.

@@ -8,7 +8,7 @@ use rustix::process::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Files that a server needs beside its connections: the store's, the log, its own.
+/// Files that a server needs beside those that are counted: the log, its own, what of the store's does not grow with the threads.
 const OTHER_FILES: u64 = 128;
 /// Listeners, each with its connections.
 const LISTENERS: u64 = 2;
@@ -24,6 +24,17 @@ pub struct Connections {
     pub of_each_listener: usize,
     /// To receivers of callbacks, at most.
     pub to_receivers: ToReceivers,
+    /// To the resolver of this machine, for names of receivers: look-ups that hang keep theirs.
+    pub look_ups: usize,
+    /// Of the store, for the threads that read from it.
+    pub of_store: usize,
+}
+
+impl Connections {
+    /// Those that are not the listeners', nor to receivers.
+    fn others(self) -> u64 {
+        OTHER_FILES.saturating_add(whole(self.look_ups)).saturating_add(whole(self.of_store))
+    }
 }
 
 /// Connections to receivers of callbacks.
@@ -96,14 +107,14 @@ impl OpenFiles {
 
     /// Those that are not the listeners'.
     fn beside(&self) -> u64 {
-        self.wanted.to_receivers.whole().saturating_add(OTHER_FILES)
+        self.wanted.to_receivers.whole().saturating_add(self.wanted.others())
     }
 
     /// How many connections the listeners take at once: fewer than the settings say where the files would not suffice, so that whoever connects
     /// leaves some for callbacks and the store. Where files are very few, the listeners have half of them.
     pub fn places(&self) -> Places {
         let wanted = self.wanted.of_each_listener;
-        let left = self.most.saturating_sub(self.beside()).max(self.most.saturating_sub(OTHER_FILES) / 2);
+        let left = self.most.saturating_sub(self.beside()).max(self.most.saturating_sub(self.wanted.others()) / 2);
         let of = |part: u64| usize::try_from(part.max(CONNECTIONS_LEAST)).unwrap_or(usize::MAX).min(wanted);
         if self.most >= self.needed() {
             return Places { merchants: wanted, operators: wanted };
@@ -115,8 +126,8 @@ impl OpenFiles {
     /// hang leave some files for whoever connects, and for the store.
     pub fn to_receivers(&self) -> ToReceivers {
         let (wanted, Places { merchants, operators }) = (self.wanted.to_receivers, self.places());
-        let left =
-            self.most.saturating_sub(OTHER_FILES.saturating_add(whole(merchants)).saturating_add(whole(operators)));
+        let others = self.wanted.others();
+        let left = self.most.saturating_sub(others.saturating_add(whole(merchants)).saturating_add(whole(operators)));
         let all = wanted.whole();
         if left >= all {
             return wanted;
@@ -136,7 +147,7 @@ impl OpenFiles {
             format!(
                 "this process may open {most} files and the settings call for {needed}, so merchants have {merchants} connections at once, operators \
                  {operators}, and callbacks {callbacks}: raise the limit (systemd: LimitNOFILE={needed}), or lower limits.connections, \
-                 callback_concurrency and callback_concurrency_slow"
+                 callback_concurrency, callback_concurrency_slow and worker_threads"
             )
         })
     }
@@ -166,8 +177,12 @@ pub fn outlive_file_size_limit() -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    const WANTED: Connections =
-        Connections { of_each_listener: 4_000, to_receivers: ToReceivers { attempts: 100, slow: 400, kept: 100 } };
+    const WANTED: Connections = Connections {
+        of_each_listener: 4_000,
+        to_receivers: ToReceivers { attempts: 100, slow: 400, kept: 100 },
+        look_ups: 0,
+        of_store: 0,
+    };
 
     #[test]
     fn too_few_files_are_a_sentence_with_the_figures() {
@@ -207,8 +222,20 @@ mod tests {
             assert!(sum <= most, "{sum} of {most}");
         }
         let few = ToReceivers { attempts: 1, slow: 2, kept: 3 };
-        let files = OpenFiles { most: 64, wanted: Connections { of_each_listener: 2, to_receivers: few } };
+        let files = OpenFiles { most: 64, wanted: Connections { of_each_listener: 2, to_receivers: few, ..WANTED } };
         assert_eq!(files.to_receivers(), few, "never more than the settings say");
+    }
+
+    #[test]
+    fn what_look_ups_and_threads_of_the_store_take_is_left_to_them() {
+        let wanted = Connections { look_ups: 320, of_store: 2_048, ..WANTED };
+        let of = |most| OpenFiles { most, wanted };
+        assert_eq!(of(u64::MAX).needed(), 8_728 + 320 + 2_048);
+        for most in (3_000..12_000).step_by(7) {
+            let (Places { merchants, operators }, to_receivers) = (of(most).places(), of(most).to_receivers());
+            let sum = to_receivers.whole() + whole(merchants + operators) + OTHER_FILES + 320 + 2_048;
+            assert!(sum <= most, "{sum} of {most}");
+        }
     }
 
     #[test]

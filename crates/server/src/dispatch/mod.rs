@@ -79,6 +79,7 @@ pub(crate) use meters::{ATTEMPT_SECONDS, DELAY_SECONDS};
 
 pub use health::BreakerState;
 pub use idle::IDLE_TOTAL_MAX;
+pub use names::LOOK_UPS_MAX;
 pub use place_in_lineup::EndpointView;
 pub use settings::{DEADLINE, DispatchError, DispatchSettings};
 pub use trial::{BIZ_TYPE, Tried};

@@ -51,6 +51,9 @@ impl Standing {
     }
 }
 
+/// Look-ups at once, of all names.
+pub const LOOK_UPS_MAX: usize = Standing::Answered.places() + Standing::New.places() + Standing::Hung.places();
+
 /// Why there is no address, in words for people.
 #[derive(Debug)]
 pub(super) enum Unresolved {

@@ -10,11 +10,16 @@ use tokio::runtime::{Builder, Runtime};
 /// What a thread that serves may still take to end, after everything that was waited for has ended.
 const LAST_THREADS_FOR: Duration = Duration::from_millis(100);
 
+/// How many threads serve: so many, or one for each processor where the setting is 0.
+pub fn threads(worker_threads: usize) -> usize {
+    let processors = || available_parallelism().map_or(1, NonZero::get);
+    if worker_threads == 0 { processors() } else { worker_threads }
+}
+
 /// A runtime with so many threads that serve; 0 is one for each processor that the process may use. One alone has nobody to share its work
 /// with, and does without what sharing costs: 8 % of the CPU of a queued callback.
 pub fn runtime(worker_threads: usize) -> anyhow::Result<Runtime> {
-    let processors = || available_parallelism().map_or(1, NonZero::get);
-    let threads = if worker_threads == 0 { processors() } else { worker_threads };
+    let threads = threads(worker_threads);
     let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     if threads > 1 {
         builder.worker_threads(threads);

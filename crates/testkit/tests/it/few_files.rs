@@ -11,11 +11,12 @@ use tokio::net::TcpStream;
 
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(60);
-/// Some more than the settings below call for beside connections to the listeners: 8 attempts, 512 kept connections, 128 others.
-const FILES: &str = "--nofile=664:664";
-/// What is left for merchants: three quarters of half of the files but for 128.
+/// Some more than the settings below call for beside connections to the listeners: 8 attempts, 512 kept connections, 320 look-ups, two for each of two
+/// threads, 128 others.
+const FILES: &str = "--nofile=988:988";
+/// What is left for merchants: three quarters of half of the files but for the last three.
 const PLACES: usize = 201;
-/// More than there are files.
+/// Far more than there are places.
 const STRANGERS: usize = 700;
 
 #[tokio::test]
@@ -25,7 +26,7 @@ async fn where_files_are_few_strangers_who_connect_take_none_from_callbacks_and_
     let mut deployment = Deployment::init_on(&data, &backing).expect("init");
     deployment.config =
         "callback_concurrency = 4\ncallback_concurrency_slow = 4\ncallback_concurrency_per_merchant = 4\n\
-                         callback_concurrency_per_application = 4\n"
+                         callback_concurrency_per_application = 4\nworker_threads = 2\n"
             .to_owned();
     let server = deployment.serve_under(&["prlimit", FILES, "--"]).expect("serve");
     let receiver = Receiver::start().await.expect("a loopback port");
@@ -57,7 +58,7 @@ async fn where_files_are_few_strangers_who_connect_take_none_from_callbacks_and_
         assert_eq!(received[n - 1].need("x-service-attempt"), "1", "none was in vain");
     }
     let log = std::fs::read_to_string(data.join("serve.log")).expect("a log");
-    assert!(log.contains("this process may open 664 files"), "{log}");
+    assert!(log.contains("this process may open 988 files"), "{log}");
     drop(strangers);
     assert!(server.terminate().expect("told to stop"));
 }
