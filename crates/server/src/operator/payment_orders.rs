@@ -200,7 +200,8 @@ pub async fn advance(Named(id): Named<String>, call: Call) -> Reply {
             let (owner, row): &(countersign_store::contract::MerchantRow, PaymentOrderRow) = made;
             view(call.app(), &owner.merchant_id, row)
         };
-        let made = payment_orders::advance(call.app(), id, step, &|made| call.keep(&seen(made)), &call.actor).await?;
+        let keep = |made: &_| call.keep(&seen(made));
+        let made = Box::pin(payment_orders::advance(call.app(), id, step, &keep, &call.actor)).await?;
         Ok(seen(&made))
     })
     .await
