@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -14,7 +14,7 @@ use countersign_protocol::code::Code;
 use countersign_store::Store as _;
 use serde::Serialize;
 use tokio::sync::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use utoipa::ToSchema;
 
 use super::Desk;
@@ -24,8 +24,6 @@ use crate::app::{App, forgotten_nonces, master_key, operators};
 
 const SILENT: &str = "the store does not answer";
 const LEAVING: &str = "this node was told to stop, and ends soon";
-/// So long after its begin a look that is under way is shared by those who come.
-const SHARED_FOR: Duration = Duration::from_millis(250);
 /// A store that has not answered by then counts as one that is away.
 const ASK_MAX: Duration = Duration::from_secs(2);
 
@@ -50,7 +48,7 @@ pub async fn alive() -> Json<Health> {
 #[utoipa::path(get, path = "/readyz", tag = "Deployment", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
-    match why_not_in_time(&desk).await {
+    match why_not_ready(&desk).await {
         None => Ok(Json(Health { status: "ready", delivery: desk.app.due.is_paused().then_some("held") })),
         Some(why) => Err(Problem::new(Code::ServiceUnavailable, why)),
     }
@@ -62,33 +60,26 @@ pub struct LastLook(Mutex<Option<Looked>>);
 
 #[derive(Debug)]
 struct Looked {
-    began: Instant,
     ended: Instant,
     why_not: Option<String>,
 }
 
 impl LastLook {
-    /// What a look finds: one that began at most 250 ms before whoever asks `came`, and went on until then, or one that begins after that.
+    /// What a look finds: one that was under way when whoever asks `came`, or one that begins after that. To be called in a task of its own: a look that is cut
+    /// off when its asker goes away would leave those who wait for it to look one after the other, each with less time.
     async fn or(&self, came: Instant, look: impl Future<Output = Option<String>>) -> Option<String> {
         let mut last = self.0.lock().await;
-        let shared = last.as_ref().filter(|looked| came <= looked.ended.min(looked.began + SHARED_FOR));
-        if let Some(looked) = shared {
+        if let Some(looked) = last.as_ref().filter(|looked| came <= looked.ended) {
             return looked.why_not.clone();
         }
-        let began = Instant::now();
-        let why_not = look.await;
-        *last = Some(Looked { began, ended: Instant::now(), why_not: why_not.clone() });
+        let why_not = timeout(ASK_MAX, look).await.unwrap_or_else(|_| Some(SILENT.to_owned()));
+        *last = Some(Looked { ended: Instant::now(), why_not: why_not.clone() });
         why_not
     }
 }
 
-/// The same, soon enough for whoever scrapes.
-async fn why_not_in_time(desk: &Desk) -> Option<String> {
-    timeout(ASK_MAX, why_not_ready(desk)).await.unwrap_or_else(|_| Some(SILENT.to_owned()))
-}
-
 /// Why this node takes no requests, in words; none: it does.
-async fn why_not_ready(desk: &Desk) -> Option<String> {
+async fn why_not_ready(desk: &Arc<Desk>) -> Option<String> {
     let app = &desk.app;
     if app.leaving.load(Ordering::Relaxed) {
         return Some(LEAVING.to_owned());
@@ -99,7 +90,13 @@ async fn why_not_ready(desk: &Desk) -> Option<String> {
     {
         return Some(why);
     }
-    let why_not = desk.last_look.or(Instant::now(), why_not_by_store(app)).await;
+    let (came, of_look) = (Instant::now(), Arc::clone(desk));
+    let look = tokio::spawn(async move { of_look.last_look.or(came, why_not_by_store(&of_look.app)).await });
+    // The look that it waits for ends sooner; whoever scrapes is answered in any case.
+    let why_not = match timeout(ASK_MAX, look).await {
+        Ok(Ok(why_not)) => why_not,
+        Ok(Err(_)) | Err(_) => Some(SILENT.to_owned()),
+    };
     // The stop may have begun meanwhile.
     if app.leaving.load(Ordering::Relaxed) { Some(LEAVING.to_owned()) } else { why_not }
 }
@@ -121,7 +118,7 @@ async fn why_not_by_store(app: &App) -> Option<String> {
 #[utoipa::path(get, path = "/metrics", tag = "Deployment", operation_id = "metrics", security(()),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub async fn metrics(State(desk): State<Arc<Desk>>) -> Response<Body> {
-    let is_ready = why_not_in_time(&desk).await.is_none();
+    let is_ready = why_not_ready(&desk).await.is_none();
     metrics::gauge!("countersign_ready").set(f64::from(u8::from(is_ready)));
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], desk.settings.metrics.render()).into_response()
 }
@@ -132,6 +129,7 @@ mod tests {
 
     use tokio::sync::Notify;
     use tokio::task::JoinSet;
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -150,7 +148,6 @@ mod tests {
             }
         };
         let mut asking = JoinSet::new();
-        let begin = Instant::now();
         for _ in 0..50 {
             asking.spawn(ask(Instant::now()));
         }
@@ -163,12 +160,27 @@ mod tests {
         }
         goes_on.notify_one();
         assert_eq!(ask(Instant::now()).await.as_deref(), Some("look 2"), "the first one is over");
-        // The look goes on for longer than it is shared.
-        if let Some(looked) = last.0.lock().await.as_mut() {
-            (looked.began, looked.ended) = (begin, begin + Duration::from_secs(2));
+    }
+
+    /// Each would begin a look when the one before it is over, with less and less time of its own.
+    #[tokio::test]
+    async fn a_store_that_is_slow_for_each_look_is_not_one_that_is_silent() {
+        let last = Arc::new(LastLook::default());
+        let mut asking = JoinSet::new();
+        for n in 0..8u32 {
+            let last = Arc::clone(&last);
+            asking.spawn(async move {
+                sleep(Duration::from_millis(300) * n).await;
+                let look = async {
+                    sleep(Duration::from_millis(1_500)).await;
+                    Some("answered".to_owned())
+                };
+                let asked = tokio::spawn(async move { last.or(Instant::now(), look).await });
+                timeout(ASK_MAX, asked).await.expect("in time").expect("does not panic")
+            });
         }
-        assert_eq!(ask(begin + SHARED_FOR).await.as_deref(), Some("look 2"));
-        goes_on.notify_one();
-        assert_eq!(ask(begin + SHARED_FOR + Duration::from_millis(1)).await.as_deref(), Some("look 3"));
+        for found in asking.join_all().await {
+            assert_eq!(found.as_deref(), Some("answered"));
+        }
     }
 }
