@@ -21,7 +21,7 @@ use crate::app::trouble::RepeatedWarning;
 
 /// Orders are looked for this often; their callbacks are written within 2 s.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Orders of one look, of each lane.
+/// Orders of one look, of all lanes together.
 const PAGE: u32 = 512;
 /// Of those that expired last, where a page is full.
 const LAST_PAGE: u32 = 128;

@@ -104,7 +104,9 @@ impl Proxy {
 
     /// Asks for a tunnel to this address. What it makes of the address is the endpoint's; what is wrong between it and us is ours.
     async fn tunnel(&self, mut tcp: TcpStream, address: SocketAddr) -> Result<TcpStream, NotConnected> {
-        let broken = |error: io::Error| self.lacking(format_args!("broke the connection off: {error}"));
+        // Some proxies refuse a single destination in this way: whose fault it is nobody knows.
+        let broken =
+            |error: io::Error| NotConnected::from(format!("the proxy {self} broke the connection off: {error}"));
         let mut request = Zeroizing::new(format!("CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n"));
         if let Some(authorization) = &self.authorization {
             request.push_str("Proxy-Authorization: ");
@@ -123,12 +125,13 @@ impl Proxy {
             }
             if tcp.read_buf(&mut head).await.map_err(broken)? == 0 {
                 let begins = head.len().min(HTTP.len());
-                let gave = match &head[..begins] {
-                    [] => "closed the connection without an answer",
-                    begun if HTTP.starts_with(begun) => "closed the connection within its answer",
-                    _ => "gave an answer that is not HTTP",
-                };
-                return Err(self.lacking(format_args!("{gave}")));
+                return Err(match &head[..begins] {
+                    [] => format!("the proxy {self} closed the connection without an answer").into(),
+                    begun if HTTP.starts_with(begun) => {
+                        format!("the proxy {self} closed the connection within its answer").into()
+                    }
+                    _ => self.lacking(format_args!("gave an answer that is not HTTP")),
+                });
             }
         };
         match status(&head) {
@@ -139,6 +142,7 @@ impl Proxy {
                 Err(self.lacking(format_args!("does not take our credentials (407)")))
             }
             Some(407) => Err(self.lacking(format_args!("wants credentials (407)"))),
+            Some(status @ (405 | 501)) => Err(self.lacking(format_args!("knows no CONNECT: it answered {status}"))),
             Some(status) => {
                 Err(format!("the proxy {self} makes no connection to {address}: it answered {status}").into())
             }

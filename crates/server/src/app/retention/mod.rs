@@ -32,7 +32,7 @@ const ROUNDS_MAX: u32 = 100_000;
 /// So many that have more than a portion are remembered for the next round; the next look finds the others.
 const LEFT_MAX: usize = 100_000;
 
-/// So many owners in a row of whom nothing could be freed: it is not they, and what is left of the round waits for the next look.
+/// So many owners in a row for whom the store did not answer: it is not they, and what is left of the round waits for the next look.
 const FAILED_IN_A_ROW_MAX: u32 = 32;
 
 /// How long things are kept; none: for ever.
@@ -120,7 +120,10 @@ impl Failed {
                 Some(done)
             }
             Err(error) => {
-                self.in_a_row += 1;
+                match error {
+                    StoreError::Unavailable(_) => self.in_a_row += 1,
+                    StoreError::Corrupt { .. } | StoreError::Unfit(_) => self.in_a_row = 0,
+                }
                 self.first.get_or_insert(error);
                 None
             }

@@ -120,6 +120,9 @@ async fn what_a_proxy_makes_of_an_endpoint_is_an_attempt_and_told_with_its_name(
         (say("HTTP/1.1 403 Forbidden\r\n\r\n"), "makes no connection to 127.0.0.1:"),
         (say("HTTP/1.1 502 Bad Gateway\r\n\r\n"), "it answered 502"),
         (say("HTTP/1.1 200 OK\r\n\r\nand more"), "sent more than the answer to CONNECT"),
+        (say("HTTP/1.1 20"), "closed the connection within its answer"),
+        (say("HTTP/1.1 200 OK\r\n"), "closed the connection within its answer"),
+        (say(""), "closed the connection without an answer"),
         (Does::SayAndHang(b"HTTP/1.1 200 OK\r\n".to_vec()), "connecting took too long"),
     ] {
         proxy.does(does.clone());
@@ -140,9 +143,7 @@ async fn what_is_wrong_with_the_proxy_itself_is_told_with_its_name_and_charged_t
         ("HTTP/1.1 407 Who are you?\r\n\r\n", "wants credentials (407)"),
         ("SSH-2.0-x\r\n\r\n", "gave an answer that is not HTTP"),
         ("SSH-2.0-x\r\n", "gave an answer that is not HTTP"),
-        ("HTTP/1.1 20", "closed the connection within its answer"),
-        ("HTTP/1.1 200 OK\r\n", "closed the connection within its answer"),
-        ("", "closed the connection without an answer"),
+        ("HTTP/1.1 405 Method Not Allowed\r\n\r\n", "knows no CONNECT: it answered 405"),
         (&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(20_000)), "whose head is too large"),
     ] {
         proxy.does(say(text));
