@@ -168,7 +168,8 @@ pub(super) async fn migrate(dial: &Dial) -> Result<SchemaState, StoreError> {
 }
 
 /// Applies what is pending, each step in a transaction of its own, so that what one of them locks is let go before the next one reads a large
-/// table. Whoever is cut off between two of them goes on there. A step may take hours, and nobody can tell one that is at work from a server that is
+/// table. Whoever is cut off between two of them goes on there. Where nothing is applied yet nothing is large, and all of them are one transaction: a new
+/// database has the whole schema or nothing. A step may take hours, and nobody can tell one that is at work from a server that is
 /// silent.
 async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
     let state = state(dial).await?;
@@ -183,29 +184,34 @@ async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
     session.client().batch_execute("SET lock_timeout = 0").await.map_err(fault)?;
     session.client().batch_execute(LOCK).await.map_err(fault)?;
     let looked = session.transaction().await.map_err(fault)?;
-    let steps = pending(&applied(&looked).await?, STEPS)?;
+    let done = applied(&looked).await?;
+    let steps = pending(&done, STEPS)?;
     expect_free(&looked, steps).await?;
     looked.rollback().await.map_err(fault)?;
-    for step in steps {
-        take(&mut session, step, dial.limits().lock()).await?;
+    let at_once = if done.is_empty() { steps.len() } else { 1 };
+    for steps in steps.chunks(at_once) {
+        take(&mut session, steps, dial.limits().lock()).await?;
     }
     // The lock would go with the connection as well, but not before the server has seen its end.
     session.client().batch_execute(UNLOCK).await.map_err(fault)?;
     Ok(SchemaState { applied: known(), known: known() })
 }
 
-/// One step, and the note of it.
-async fn take(session: &mut Session, step: &Step, patience: Duration) -> Result<(), StoreError> {
+/// Some steps, and the note of each.
+async fn take(session: &mut Session, steps: &[Step], patience: Duration) -> Result<(), StoreError> {
     let transaction = session.transaction().await.map_err(fault)?;
     let patience = format!("SET LOCAL lock_timeout = {}", patience.as_millis());
     transaction.batch_execute(&patience).await.map_err(fault)?;
     let make =
         "CREATE TABLE IF NOT EXISTS schema_step (number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL)";
     transaction.batch_execute(make).await.map_err(fault)?;
-    transaction.batch_execute(step.sql).await.map_err(fault)?;
     let insert = "INSERT INTO schema_step VALUES ($1, $2, $3)";
-    let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] = [&i64::from(step.number), &step.name, &sha256(step.sql)];
-    transaction.execute(insert, &row).await.map_err(fault)?;
+    for step in steps {
+        transaction.batch_execute(step.sql).await.map_err(fault)?;
+        let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+            [&i64::from(step.number), &step.name, &sha256(step.sql)];
+        transaction.execute(insert, &row).await.map_err(fault)?;
+    }
     transaction.commit().await.map_err(fault)
 }
 
