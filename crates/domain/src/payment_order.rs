@@ -1,7 +1,7 @@
 //! Payment orders: what a merchant wants to be paid, and where it stands.
 //!
 //! Invariant: that an order has expired is computed from its expire time (`status_at`). The stored status follows, so that a callback can tell
-//! of it; no answer waits for that.
+//! of it; no answer waits for that. The back end of a restored deployment alone moves by what is stored ([`Mover::BackEndOfRestored`]).
 
 use std::fmt;
 

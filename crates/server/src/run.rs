@@ -27,7 +27,7 @@ use crate::app::hints::Hints;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
-use crate::app::{App, Policy, audit_chain, delivery, evidence, rates, retention, settled_time};
+use crate::app::{App, Policy, audit_chain, delivery, evidence, pull, rates, retention, settled_time};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -310,6 +310,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         leaving: AtomicBool::new(false),
         walks: audit_chain::Walks::default(),
         long_bodies: ByteQuotas::default(),
+        long_pages: pull::long_pages(),
         exports: evidence::exports(),
     })
 }

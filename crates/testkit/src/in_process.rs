@@ -11,6 +11,7 @@ use countersign::app::byte_quotas::ByteQuotas;
 use countersign::app::callers::Callers;
 use countersign::app::evidence;
 use countersign::app::hints::Hints;
+use countersign::app::pull;
 use countersign::app::settled_time::SettledTime;
 use countersign::app::trouble::Trouble;
 use countersign::app::turns::Turns;
@@ -134,6 +135,7 @@ fn in_memory(clock: Clock) -> Result<App> {
         leaving: AtomicBool::new(false),
         walks: Walks::default(),
         long_bodies: ByteQuotas::default(),
+        long_pages: pull::long_pages(),
         exports: evidence::exports(),
     })
 }

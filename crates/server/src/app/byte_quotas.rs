@@ -32,7 +32,8 @@ impl Default for ByteQuotas {
 impl ByteQuotas {
     /// Whether the application may go so many bytes beyond; they are counted if so. 0 costs neither a look nor a lock.
     pub fn has_room_for(&self, application: ApplicationNo, further: usize) -> bool {
-        let Some(further) = NonZeroU32::new(u32::try_from(further).unwrap_or(u32::MAX)) else { return true };
+        let further = u32::try_from(further).unwrap_or(u32::MAX).min(FURTHER_BYTES_AT_ONCE.get());
+        let Some(further) = NonZeroU32::new(further) else { return true };
         // A look at all of them for each would cost more than it saves where none of them can be forgotten yet.
         let is_time_to_look = self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(LOOK_EACH);
         if is_time_to_look && self.further.len() >= KNOWN_MAX {

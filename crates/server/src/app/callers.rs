@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -253,6 +253,7 @@ impl App {
         body: &[u8],
         now: UnixMillis,
         ask: Ask,
+        is_unproved: &AtomicBool,
     ) -> Result<Authenticated, AppError> {
         let claimed = decode_signature(headers.signature);
         let mut check = Check { headers, body, now, claimed: claimed.as_ref(), cost: Cost::default(), proof: 0 };
@@ -272,6 +273,7 @@ impl App {
             }
             return Ok(Authenticated::NotLookedUp);
         }
+        is_unproved.store(!is_proved, Ordering::Relaxed);
         // Whole, also where it is kept and nothing has changed: that costs what the first read of one that exists does.
         let read = self.read_application(headers.client_id, kept.as_ref()).await?;
         check.cost.look_ups += 1;

@@ -11,8 +11,6 @@ use super::error::AppError;
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     what: &'static str,
-    /// Who has so many each, in a refusal.
-    whose: &'static str,
     each: usize,
     all: usize,
     free: Arc<Semaphore>,
@@ -42,13 +40,7 @@ impl Drop for Place {
 impl ConcurrencyLimit {
     /// So many places of each, and of all together, for what is named so.
     pub fn new(each: usize, all: usize, what: &'static str) -> Self {
-        Self { what, whose: " of this token", each, all, free: Arc::new(Semaphore::new(all)), of: Arc::default() }
-    }
-
-    /// The same, each for a merchant with all that belong to it.
-    #[must_use]
-    pub fn of_merchants(self) -> Self {
-        Self { whose: " of this merchant", ..self }
+        Self { what, each, all, free: Arc::new(Semaphore::new(all)), of: Arc::default() }
     }
 
     /// A place of this owner's, for as long as what is given lives.
@@ -56,7 +48,7 @@ impl ConcurrencyLimit {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         let own = of.get(owner).copied().unwrap_or(0);
         if own >= self.each {
-            return Err(self.crowded(self.each, self.whose));
+            return Err(self.crowded(self.each, " of this token"));
         }
         let permit = self.free.clone().try_acquire_owned().map_err(|_| self.crowded(self.all, ""))?;
         of.insert(owner.to_owned(), own + 1);

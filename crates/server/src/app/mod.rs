@@ -120,6 +120,8 @@ pub struct App {
     pub walks: audit_chain::Walks,
     /// What applications may keep with their orders beyond an ordinary body.
     pub long_bodies: byte_quotas::ByteQuotas,
+    /// Long pages of events that merchants have not read yet.
+    pub long_pages: concurrency_limit::ConcurrencyLimit,
     /// Evidence that is being exported.
     pub exports: concurrency_limit::ConcurrencyLimit,
 }

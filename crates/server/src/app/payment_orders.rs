@@ -256,7 +256,7 @@ pub async fn advance(
     loop {
         let found = app.store.payment_order_owner(id).await?;
         let (owner, before) = found.ok_or(AppError::OrderNotFound)?;
-        let by = back_end_of(app, &before.order).await?;
+        let (by, held) = back_end_of(app, &before.order).await?;
         let before = if by == Mover::BackEnd { as_it_stands(app, before).await?.0 } else { before };
         let (moved, now, rests_on) = match decide(app, &owner, &before, by, step).await {
             Err(_) if by == Mover::BackEnd && has_lapsed(app, &before.order) => continue,
@@ -264,7 +264,7 @@ pub async fn advance(
         };
         let receiver = events::receiver(app, &before.client_id).await?;
         let mut change = telling::change(app, &receiver, &before, moved, now, actor);
-        change.writes.extend(rests_on.map(Write::Guard));
+        change.writes.extend(rests_on.into_iter().chain(held).map(Write::Guard));
         let made = (owner, change.row.clone());
         change.writes.extend(kept(keep, &made));
         change.writes.extend(in_time(app, &before.order, by, step.to, now));

@@ -6,16 +6,48 @@ use countersign_store::Store as _;
 use countersign_store::contract::{ApplicationRow, EventRow};
 
 use super::App;
+use super::concurrency_limit::{ConcurrencyLimit, Place};
 use super::error::AppError;
 use super::turns::{TurnKey, read_in_turn};
 
 /// A page of an application's own events.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Pulled {
     /// In order of `seq`, without a gap.
     pub events: Vec<EventRow>,
     /// What to send as `after` next time.
     pub next: i64,
+    /// Of a page that is long, until it is read.
+    pub place: Option<Box<Place>>,
+}
+
+/// A page is long where bodies and data of its events come to more, in bytes.
+const LONG_BYTES: usize = 64 * 1024;
+/// So many long pages stay in memory at once until their callers have read them, and of one application so many; the longest are somewhat over 1 MiB.
+const LONG_PAGES_MAX: usize = 128;
+const LONG_PAGES_EACH: usize = 8;
+
+/// The places of long pages.
+pub fn long_pages() -> ConcurrencyLimit {
+    ConcurrencyLimit::new(LONG_PAGES_EACH, LONG_PAGES_MAX, "long pages of events")
+}
+
+/// A place for the page, if it is long. Where there is none it is cut to what needs none: at least one event, so that whoever reads on comes to the end.
+fn with_room(app: &App, of: &ApplicationRow, events: &mut Vec<EventRow>) -> Option<Box<Place>> {
+    let mut bytes = 0;
+    let is_short = |event: &&EventRow| {
+        bytes += event.body.len() + event.data.len();
+        bytes <= LONG_BYTES
+    };
+    let short = events.iter().take_while(is_short).count();
+    if short == events.len() {
+        return None;
+    }
+    let place = app.long_pages.take(&of.client_id).ok().map(Box::new);
+    if place.is_none() {
+        events.truncate(short.max(1));
+    }
+    place
 }
 
 const CROWDED: &str = "other pulls of this application are being read; ask for one after the other";
@@ -33,10 +65,11 @@ pub async fn pull(app: &Arc<App>, of: &ApplicationRow, after: i64, limit: u32) -
             // Where numbers were left out by a restore the page ends, so that the next one says so.
             let expected = (first.seq..).zip(&events).take_while(|(seq, event)| event.seq == *seq).count();
             events.truncate(expected);
+            let place = with_room(app, of, &mut events);
             let next = events.last().map_or(after, |last| last.seq);
-            Ok(Pulled { events, next })
+            Ok(Pulled { events, next, place })
         }
-        None => Ok(Pulled { events, next: after }),
+        None => Ok(Pulled { events, next: after, place: None }),
     }
 }
 

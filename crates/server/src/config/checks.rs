@@ -58,8 +58,16 @@ impl Config {
                 "worker_threads must be at most {WORKER_THREADS_MAX}; 0 is one for each processor"
             ));
         }
-        if self.listen == self.operator_listen && self.listen.port() != 0 {
-            return refused(format!("listen and operator_listen are both {}: give each its own", self.listen));
+        let (merchants, operators) = (self.listen, self.operator_listen);
+        let is_everywhere = merchants.ip().is_unspecified() || operators.ip().is_unspecified();
+        if merchants.port() == operators.port() && merchants.port() != 0 && (is_everywhere || merchants == operators) {
+            return refused(if merchants == operators {
+                format!("listen and operator_listen are both {merchants}: give each its own")
+            } else {
+                format!(
+                    "listen ({merchants}) and operator_listen ({operators}) have one port, and one of them is on all addresses: give each its own"
+                )
+            });
         }
         if !is_checkout_url(&self.checkout_url) {
             return refused(

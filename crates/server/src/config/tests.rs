@@ -233,6 +233,7 @@ fn what_is_out_of_bounds_is_refused_with_its_name() {
         ("log_level = \"info,countersign=loud\"", "log_level"),
         ("log_level = \"info,countersign\"", "log_level"),
         ("log_level = \"=debug\"", "log_level"),
+        ("behind_proxy = true\nlisten = \"0.0.0.0:8081\"", "have one port, and one of them is on all addresses"),
         ("worker_threads = 1025", "worker_threads must be at most 1024"),
         ("[limits]\nheaders = 15", "limits.headers must be at least 16"),
         ("[limits]\nheaders = 201", "limits.headers must be at most 200"),
@@ -284,7 +285,7 @@ fn credentials_of_the_proxy_are_good_or_refused_and_not_shown() {
 #[test]
 fn plain_http_beyond_this_machine_must_be_said_to_be_on_purpose() {
     for name in ["listen", "operator_listen"] {
-        let file = format!("{name} = \"0.0.0.0:8080\"");
+        let file = format!("{name} = \"0.0.0.0:8090\"");
         assert!(load(&file, &[], &[]).expect_err("it is refused").contains("--behind-proxy"));
         assert!(load(&file, &[("COUNTERSIGN_BEHIND_PROXY", "true")], &[]).is_ok());
         assert!(load(&format!("{file}\n[tls]\ncert = \"c\"\nkey = \"k\""), &[], &[]).is_ok());

@@ -49,6 +49,9 @@ fn status(name: &str) -> Result<PaymentStatus, String> {
     PaymentStatus::from_name(name).ok_or_else(|| format!("{name:?} is no status"))
 }
 
+/// How the name of an actor begins that is an operator's, or a back end's.
+const BY_TOKEN: &str = "token:";
+
 /// What came before each entry that is asked for: the order of kinds sees to it.
 const IN_ORDER: &str = "kinds come in their order";
 
@@ -183,6 +186,8 @@ impl Story {
                 demand(from.may_become(to), &format!("{} cannot become {}", from.name(), to.name()))?;
                 let in_time = match (from, to) {
                     (PaymentStatus::Pending, PaymentStatus::Expired) => step.at == order.expire_at,
+                    // By the back end in a restored deployment, which has lost what it said in time: nothing else lets it.
+                    (PaymentStatus::Pending, _) if step.actor.starts_with(BY_TOKEN) => true,
                     (PaymentStatus::Pending, _) => step.at < order.expire_at,
                     (_, _) => true,
                 };

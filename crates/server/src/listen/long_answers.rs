@@ -16,8 +16,8 @@ use crate::app::concurrency_limit::Place;
 /// what is larger the rest stays in the answer, and the answer in its place.
 pub(super) const PART_BYTES_MAX: usize = 4 * 1024;
 
-/// What is handed over at once to a connection of HTTP/1. It is copied behind what waits there already, and the memory for that stays the connection's
-/// until it ends: a whole answer would leave as much with each connection that is kept.
+/// What is handed over at once to a connection of HTTP/1. It is copied behind what waits there already, up to 64 KiB, and the memory for that stays the
+/// connection's until it ends: a whole answer, which nothing splits, would leave as much with each connection that is kept.
 const PART_BYTES_MAX_HTTP_1: usize = 16 * 1024;
 
 /// An answer that keeps its request's place among those under way until its last part is handed over.
@@ -25,7 +25,7 @@ const PART_BYTES_MAX_HTTP_1: usize = 16 * 1024;
 pub struct Held<B> {
     body: B,
     _permit: Option<RequestPermit>,
-    _place: Option<Place>,
+    _place: Option<Box<Place>>,
 }
 
 impl<B> Held<B> {
@@ -36,7 +36,7 @@ impl<B> Held<B> {
 
     /// The same, with a place of its own among answers that are long.
     #[must_use]
-    pub fn with(self, place: Option<Place>) -> Self {
+    pub fn with(self, place: Option<Box<Place>>) -> Self {
         Self { _place: place, ..self }
     }
 }

@@ -67,9 +67,9 @@ impl FailedAuthentications {
     }
 
     /// A look-up is made for `source`. Where its caller is gone before the verdict it counts as a failure: the store has the work all the same, and
-    /// whoever takes back each request would have as many looked up as they like.
-    pub fn look_up(&self, source: Option<IpAddr>) -> LookUp<'_> {
-        LookUp { failed: self, source }
+    /// whoever takes back each request would have as many looked up as they like. `counts`: once nothing that is kept has proved its signature.
+    pub fn look_up<'a>(&'a self, source: Option<IpAddr>, counts: &'a AtomicBool) -> LookUp<'a> {
+        LookUp { failed: self, source, counts }
     }
 
     /// Whether the budget of `source` was used up a moment ago and has no room yet for one more failure.
@@ -102,6 +102,7 @@ impl FailedAuthentications {
 pub struct LookUp<'a> {
     failed: &'a FailedAuthentications,
     source: Option<IpAddr>,
+    counts: &'a AtomicBool,
 }
 
 impl LookUp<'_> {
@@ -113,7 +114,7 @@ impl LookUp<'_> {
 
 impl Drop for LookUp<'_> {
     fn drop(&mut self) {
-        if let Some(source) = self.source {
+        if let Some(source) = self.source.filter(|_| self.counts.load(Ordering::Relaxed)) {
             self.failed.one_more(source);
         }
     }

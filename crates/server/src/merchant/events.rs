@@ -25,6 +25,9 @@ impl super::signed::Operation for Operation {
     async fn handle(app: &Arc<App>, signed: &Signed<'_, Request>) -> Result<Vec<u8>, Failure> {
         let asked = signed.request();
         let pulled = app::pull::pull(app, &signed.application().application, asked.after, asked.limit).await?;
+        if let Some(place) = pulled.place {
+            signed.hold(place);
+        }
         let events = pulled
             .events
             .into_iter()

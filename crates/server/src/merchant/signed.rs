@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use countersign_domain::time::UnixMillis;
@@ -15,9 +16,10 @@ use hyper::http::request::Parts;
 
 use super::answer::{Failure, NonceFate};
 use super::timestamps::{from_before_crash, from_before_memory, in_own_time, in_time};
-use super::{Edge, LONG_ANSWER_BYTES, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
+use super::{Edge, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
 use crate::app::actor::Right;
 use crate::app::callers::{Ask, Authenticated, KnownApplication, Refused};
+use crate::app::concurrency_limit::Place;
 use crate::app::error::AppError;
 use crate::app::{Actor, App, forgotten_nonces};
 
@@ -71,6 +73,12 @@ impl<T> Signed<'_, T> {
     /// Whose orders this is about: the caller's own merchant, or the sub-account it acts for.
     pub fn owner(&self) -> &MerchantRow {
         self.acts_for.as_ref().unwrap_or(&self.caller.merchant)
+    }
+
+    /// Keeps a place until the caller has read the answer.
+    pub fn hold(&self, place: Box<Place>) {
+        // There is one answer.
+        let _ = self.trace.place.set(place);
     }
 
     /// The nonce, to be used up in the same batch as the effect.
@@ -136,25 +144,15 @@ impl Edge {
             trace.refused_through = forgotten_nonces::all_refused_through(&self.app, now).map(|through| through.0);
             return Err(failure);
         }
-        let tenant = caller.tenant_id.clone();
         let reservation = Reservation { app: &self.app, claim: &claim, is_decided: false };
         let outcome = match within_rate(&self.app, &caller).and(in_own_time) {
             // The signature was right, so the nonce is used up all the same, unless it is 429.
             Err(failure) => Err(failure),
             Ok(()) => self.admitted::<O>(trace, caller, &headers, &claim, input).await,
         };
-        let outcome = outcome.and_then(|answer| self.with_room(trace, &tenant, answer));
         let outcome = self.decide_nonce(&claim, O::ENDPOINT, outcome).await;
         reservation.decided();
         outcome
-    }
-
-    /// The answer, with a place of its own if it is long: it stays in memory until its caller has read it. No answer to a change is long.
-    fn with_room(&self, trace: &mut Trace, tenant: &str, answer: Vec<u8>) -> Result<Vec<u8>, Failure> {
-        if answer.len() > LONG_ANSWER_BYTES {
-            trace.place = Some(self.long_answers.take(tenant)?);
-        }
-        Ok(answer)
     }
 
     async fn prove(
@@ -166,8 +164,9 @@ impl Edge {
     ) -> Result<Arc<KnownApplication>, Failure> {
         let is_over = trace.source.is_some_and(|source| self.failed.is_over(source));
         let ask = if is_over { Ask::Nobody } else { Ask::TheStore };
-        let look_up = self.failed.look_up(trace.source.filter(|_| ask == Ask::TheStore));
-        let found = self.app.authenticate(headers, body, now, ask).await;
+        let is_unproved = AtomicBool::new(false);
+        let look_up = self.failed.look_up(trace.source, &is_unproved);
+        let found = self.app.authenticate(headers, body, now, ask, &is_unproved).await;
         look_up.ended();
         match found? {
             Authenticated::Yes(caller) => Ok(caller),

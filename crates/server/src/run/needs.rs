@@ -67,6 +67,8 @@ impl Door {
             // A port whose last connections are not forgotten yet may be listened on again.
             socket.set_reuseaddr(true)?;
             socket.bind(wanted)?;
+            // Else others that allow it, too, could bind it meanwhile, and the first that listens would have it.
+            socket.set_reuseaddr(false)?;
             Ok(socket)
         };
         let socket = bound().map_err(|error| refused(setting, wanted, &error))?;
@@ -75,7 +77,8 @@ impl Door {
 
     /// From here on connections may wait at it.
     pub fn open(self) -> anyhow::Result<TcpListener> {
-        self.socket.listen(BACKLOG).map_err(|error| refused(self.setting, self.wanted, &error))
+        let opened = self.socket.set_reuseaddr(true).and_then(|()| self.socket.listen(BACKLOG));
+        opened.map_err(|error| refused(self.setting, self.wanted, &error))
     }
 }
 
@@ -90,5 +93,22 @@ fn certificate(config: &Config) -> anyhow::Result<Option<Renewal>> {
         }
         (None, None) => Ok(None),
         (Some(_), None) | (None, Some(_)) => bail!("TLS needs both a certificate and its key"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_is_taken_from_its_binding_on() {
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let door = Door::bind(any, "listen").expect("a free port");
+        let port = door.socket.local_addr().expect("has one");
+        let Err(refused) = Door::bind(port, "operator_listen") else { panic!("two have it") };
+        assert!(refused.to_string().contains("operator_listen"), "{refused}");
+        let everywhere = SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port.port());
+        assert!(Door::bind(everywhere, "operator_listen").is_err());
+        assert_eq!(door.open().expect("opens").local_addr().expect("has one"), port);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Every answer says that a pending order has expired from its expire time on, whether that is noted already or not. A move that was decided in
 //! time may still be on its way then. So a move out of pending is applied only before the expire time ([`in_time`]), and whoever would say that an
-//! order has expired first sees that no move of it is on its way ([`nothing_comes`]); who cannot see that within a second says so.
+//! order has expired first sees that no move of it is on its way ([`nothing_comes`]); who cannot see that within a second says so. There is one exception:
+//! a restored deployment, until its callbacks are let go ([`back_end_of`]).
 
 use countersign_domain::payment_order::{Mover, PaymentOrder, PaymentStatus};
 use countersign_domain::time::{UnixMillis, parse_rfc3339};
@@ -11,6 +12,7 @@ use countersign_store::batch::{Guard, Write};
 use countersign_store::payment_order::{OrderName, PaymentOrderRow, PaymentOrders as _};
 
 use super::{App, AppError};
+use crate::app::delivery::{self, DELIVERY_HELD};
 use crate::app::late_changes::{LOOKS_MAX, nothing_comes};
 use crate::app::restored::RESTORED_FROM;
 use crate::app::statements::SETTLE_MS;
@@ -38,14 +40,16 @@ pub(super) fn has_lapsed(app: &App, read: &PaymentOrder) -> bool {
 
 /// As whom the back end moves an order that was read so. What it has moved since the backup, a restored deployment does not know, and orders expire
 /// meanwhile: until callbacks are let go, no expiry is noted or told, and what had not expired by the time of the backup may still be moved. So a
-/// payment that was made in time and is lost with the original can be entered again.
-pub(super) async fn back_end_of(app: &App, read: &PaymentOrder) -> Result<Mover, AppError> {
+/// payment that was made in time and is lost with the original can be entered again. Such a move rests on it that callbacks are held.
+pub(super) async fn back_end_of(app: &App, read: &PaymentOrder) -> Result<(Mover, Option<Guard>), AppError> {
     if !app.due.is_paused() || !has_lapsed(app, read) {
-        return Ok(Mover::BackEnd);
+        return Ok((Mover::BackEnd, None));
     }
+    let held = delivery::held_since(&app.store).await?;
     let backup = app.store.setting(RESTORED_FROM).await?;
     let is_lost = backup.and_then(|at| parse_rfc3339(&at)).is_some_and(|backup| backup < read.expires_at);
-    Ok(if is_lost { Mover::BackEndOfRestored } else { Mover::BackEnd })
+    let held = held.filter(|_| is_lost).map(|value| Guard::Setting { name: DELIVERY_HELD.to_owned(), value });
+    Ok((if held.is_some() { Mover::BackEndOfRestored } else { Mover::BackEnd }, held))
 }
 
 /// The order with the status that it has at an instant, and the instant. Where it was read as pending and its time is over, nothing that was
@@ -85,7 +89,6 @@ mod tests {
 
     use super::super::{Named, Wanted, advance, close, create, find, show};
     use super::*;
-    use crate::app::delivery::{self, DELIVERY_HELD};
     use crate::app::fixtures::{Deployment, application, claim, nobody, ordered};
     use crate::app::identity::find_application;
     use crate::app::late_changes::LOOK_PAUSE;

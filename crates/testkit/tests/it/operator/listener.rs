@@ -15,6 +15,7 @@ use countersign::app::callers::Callers;
 use countersign::app::evidence;
 use countersign::app::hints::Hints;
 use countersign::app::operators::make_token;
+use countersign::app::pull;
 use countersign::app::rates::PricePolicy;
 use countersign::app::retention::Lives;
 use countersign::app::settled_time::SettledTime;
@@ -159,6 +160,7 @@ impl House {
             leaving: AtomicBool::new(false),
             walks: Walks::default(),
             long_bodies: ByteQuotas::default(),
+            long_pages: pull::long_pages(),
             exports: evidence::exports(),
         });
         let key = Write::PutSetting { name: MASTER_KEY_ID.to_owned(), value: app.vault.key_id().to_owned() };
