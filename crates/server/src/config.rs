@@ -42,7 +42,9 @@ pub const ENVIRONMENT_PREFIX: &str = "COUNTERSIGN_";
 pub const TOLERANCE_MS_MAX: i64 = 3_600_000;
 
 /// Variables with our prefix that are no settings: they belong to single commands.
-pub const NOT_SETTINGS: [&str; 6] = [
+pub const NOT_SETTINGS: [&str; 7] = [
+    // Where scripts of yours find the program.
+    "COUNTERSIGN_BIN",
     "COUNTERSIGN_CONFIG",
     "COUNTERSIGN_URL",
     "COUNTERSIGN_CLIENT_ID",
