@@ -23,9 +23,10 @@ pub struct Pulled {
 
 /// A page is long where bodies and data of its events come to more, in bytes.
 const LONG_BYTES: usize = 64 * 1024;
-/// So many long pages stay in memory at once until their callers have read them, and of one application so many; the longest are somewhat over 1 MiB.
+/// So many long pages stay in memory at once until their callers have read them, and so many of an institution with its sub-accounts, or of a plain merchant; the
+/// longest are somewhat over 1 MiB.
 const LONG_PAGES_MAX: usize = 128;
-const LONG_PAGES_EACH: usize = 8;
+const LONG_PAGES_EACH: usize = 16;
 
 /// The places of long pages.
 pub fn long_pages() -> ConcurrencyLimit {
@@ -43,7 +44,7 @@ fn with_room(app: &App, of: &ApplicationRow, events: &mut Vec<EventRow>) -> Opti
     if short == events.len() {
         return None;
     }
-    let place = app.long_pages.take(&of.client_id).ok().map(Box::new);
+    let place = app.long_pages.take(&of.tenant.0.to_string()).ok().map(Box::new);
     if place.is_none() {
         events.truncate(short.max(1));
     }

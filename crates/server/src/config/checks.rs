@@ -1,5 +1,6 @@
 //! What one setting alone cannot tell, and the bounds of each.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use countersign_protocol::headers::Prefixes;
@@ -59,7 +60,8 @@ impl Config {
             ));
         }
         let (merchants, operators) = (self.listen, self.operator_listen);
-        let is_everywhere = merchants.ip().is_unspecified() || operators.ip().is_unspecified();
+        let covers = |all: SocketAddr, one: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+        let is_everywhere = covers(merchants, operators) || covers(operators, merchants);
         if merchants.port() == operators.port() && merchants.port() != 0 && (is_everywhere || merchants == operators) {
             return refused(if merchants == operators {
                 format!("listen and operator_listen are both {merchants}: give each its own")

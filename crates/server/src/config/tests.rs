@@ -268,6 +268,8 @@ fn levels_of_the_log_are_words_or_lists_of_them() {
         load("listen = \"127.0.0.1:0\"\noperator_listen = \"127.0.0.1:0\"", &[], &[]).is_ok(),
         "each picks a free one"
     );
+    let families = "behind_proxy = true\nlisten = \"0.0.0.0:8080\"\noperator_listen = \"[::1]:8080\"";
+    assert!(load(families, &[], &[]).is_ok(), "all addresses of one family are none of the other");
 }
 
 #[test]

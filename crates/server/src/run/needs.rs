@@ -3,6 +3,7 @@
 //! Invariant: all of it is there before the schema is brought up to date, so that a start that lacks some of it leaves the database to the program
 //! that it had.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -64,11 +65,17 @@ impl Door {
     fn bind(wanted: SocketAddr, setting: &'static str) -> anyhow::Result<Self> {
         let bound = || {
             let socket = if wanted.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-            // A port whose last connections are not forgotten yet may be listened on again.
-            socket.set_reuseaddr(true)?;
-            socket.bind(wanted)?;
-            // Else others that allow it, too, could bind it meanwhile, and the first that listens would have it.
+            // Where none of two sockets allows it, only one is bound, whichever listens first.
             socket.set_reuseaddr(false)?;
+            match socket.bind(wanted) {
+                // Last connections of the port may not be forgotten yet; one that listens is refused all the same.
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                    socket.set_reuseaddr(true)?;
+                    socket.bind(wanted)?;
+                    socket.set_reuseaddr(false)?;
+                }
+                done => done?,
+            }
             Ok(socket)
         };
         let socket = bound().map_err(|error| refused(setting, wanted, &error))?;

@@ -265,8 +265,8 @@ async fn who_takes_requests_back_while_they_are_looked_up_is_over_budget_like_an
 }
 
 #[tokio::test]
-async fn long_pages_of_one_application_stay_in_memory_up_to_a_bound_and_beyond_it_are_short() {
-    const EACH: usize = 8;
+async fn long_pages_of_one_tenant_stay_in_memory_up_to_a_bound_and_beyond_it_are_short() {
+    const EACH: usize = 16;
     let world = World::start().await.expect("a world starts");
     let eager = world.access.institution("eager", 0, None).await.expect("provisioned");
     let other = world.access.institution("other", 0, None).await.expect("provisioned");
