@@ -246,7 +246,8 @@ impl App {
         self.read_application(client_id, Some(&known)).await
     }
 
-    /// Whether `headers` and `body` carry the signature of the application that they name.
+    /// Whether `headers` and `body` carry the signature of the application that they name. `is_unproved` is set before the store is asked for one whose
+    /// signature nothing that is kept has proved: for whoever has to know it where this is cut off.
     pub async fn authenticate(
         &self,
         headers: &SignedHeaders<'_>,

@@ -186,7 +186,7 @@ impl Story {
                 demand(from.may_become(to), &format!("{} cannot become {}", from.name(), to.name()))?;
                 let in_time = match (from, to) {
                     (PaymentStatus::Pending, PaymentStatus::Expired) => step.at == order.expire_at,
-                    // By the back end in a restored deployment, which has lost what it said in time: nothing else lets it.
+                    // By the back end of a restored deployment, which has lost what was said in time. No other deployment lets a token do so.
                     (PaymentStatus::Pending, _) if step.actor.starts_with(BY_TOKEN) => true,
                     (PaymentStatus::Pending, _) => step.at < order.expire_at,
                     (_, _) => true,

@@ -252,6 +252,7 @@ async fn look_elsewhere(session: &mut Session) -> Result<Option<(String, Option<
 
 #[cfg(all(test, feature = "testing"))]
 mod tests {
+    use tokio::task::JoinHandle;
     use tokio_postgres::Client;
 
     use super::*;
@@ -281,6 +282,15 @@ mod tests {
           VALUES (1, 900, 7, 1, 5, 'app', 'T-1', 'order', 'USDT', 1, 'PENDING', 3, 4, NULL, 1, 'who', 'req'),
             (1, 800, 8, 1, 5, 'app', 'T-2', 'order', 'BTC', 5, 'PAID', 3, 4, 5, 2, 'who', 'req')";
 
+    /// Until a migration under way waits for the orders, which somebody holds.
+    async fn until_it_waits<T>(beside: &Client, migration: &JoinHandle<T>) {
+        let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'payment_order'::regclass AND NOT granted";
+        while beside.query_one(waits, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
+            assert!(!migration.is_finished(), "it does not wait");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     #[tokio::test]
     async fn a_node_that_holds_an_order_and_the_step_about_what_was_paid_do_not_wait_for_each_other() {
         let (database, node) = through(15).await;
@@ -290,11 +300,7 @@ mod tests {
         let dial = Dial::new(&database.url(), None).expect("an address");
         let step = tokio::spawn(async move { migrate(&dial).await });
         let beside = database.client().await;
-        let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'payment_order'::regclass AND NOT granted";
-        while beside.query_one(waits, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
-            assert!(!step.is_finished(), "it does not wait");
-            sleep(Duration::from_millis(5)).await;
-        }
+        until_it_waits(&beside, &step).await;
         let moved =
             "UPDATE public.payment_order SET status = 'PAID', paid_at = 9, revision = 2 WHERE order_no = 900; COMMIT";
         node.batch_execute(moved).await.expect("is not what is given up");
@@ -423,11 +429,7 @@ mod tests {
         let dial = Dial::new(&database.url(), None).expect("an address");
         let steps = tokio::spawn(async move { migrate(&dial).await });
         let beside = database.client().await;
-        let waits = "SELECT count(*) FROM pg_locks WHERE relation = 'payment_order'::regclass AND NOT granted";
-        while beside.query_one(waits, &[]).await.expect("reads").get::<_, i64>(0) == 0 {
-            assert!(!steps.is_finished(), "it does not wait");
-            sleep(Duration::from_millis(5)).await;
-        }
+        until_it_waits(&beside, &steps).await;
         let noted = "SELECT max(number) FROM schema_step";
         assert_eq!(beside.query_one(noted, &[]).await.expect("reads").get::<_, i64>(0), 15);
         node.batch_execute("COMMIT").await.expect("is let go");
