@@ -5,8 +5,8 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
@@ -24,6 +24,7 @@ use crate::app::bell::Bell;
 use crate::app::byte_quotas::ByteQuotas;
 use crate::app::callers::Callers;
 use crate::app::hints::Hints;
+use crate::app::nodes::ThisNode;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
@@ -149,7 +150,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let edge = Arc::new(open_edge(&config, app.clone(), surroundings.log.clone())?);
     dispatch.who = nodes::who(&app, node, listen, &config);
     let egress = dispatch.egress();
-    app.node.get_or_init(|| node);
+    app.node.serves(node);
     let dispatcher = Arc::new(Dispatcher::new(app.clone(), dispatch)?);
     let operator = operator_settings(&config, egress, dispatcher.clone(), handle.clone(), surroundings.log)?;
     let gate = operator.gate.clone();
@@ -306,7 +307,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         turns: Turns::default(),
         due: Bell::new(lanes),
         trouble: Trouble::default(),
-        node: OnceLock::new(),
+        node: ThisNode::default(),
         leaving: AtomicBool::new(false),
         walks: audit_chain::Walks::default(),
         long_bodies: ByteQuotas::default(),

@@ -472,6 +472,7 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
 
     /// A heartbeat: notes that the node is alive, renews what it holds with exactly this fence, takes back what it gives, and gives it
     /// free or ended lanes up to its fair share. Each taking raises the lane's fence by one. All in the database's time.
+    /// Of a process whose node's id another living one has taken over nothing is noted, and it is given nothing.
     /// When it fails nothing is known of what was taken; it is free again when the lease ends.
     fn tend_lanes(&self, tend: Tend) -> impl Future<Output = Result<Tended, StoreError>> + Send;
 

@@ -85,6 +85,8 @@ pub struct Tend {
     pub who: Who,
     /// Where in its life.
     pub stage: Stage,
+    /// What the last heartbeat said of when it began; none before the first one has been answered.
+    pub begun_at: Option<UnixMillis>,
     /// The most lanes that it wants; its fair share is a limit too.
     pub wants: u32,
     /// What it holds and goes on holding.
@@ -106,6 +108,9 @@ pub struct Tended {
     pub nodes_alive: u32,
     /// Those of them that have noted other settings than this one. One that has noted none is not among them.
     pub others: Vec<Other>,
+    /// When this process began under its node's id, by the database's clock. None: another one has begun under that id since and is alive, as where a
+    /// data folder was copied; it has the lanes, and nothing was noted of this one.
+    pub begun_at: Option<UnixMillis>,
 }
 
 /// A node that is alive and has noted other settings.
@@ -123,10 +128,11 @@ impl Tended {
     /// What a store says that has one node: every lane is its own, under the first term, until it ends.
     pub(crate) fn alone(tend: &Tend) -> Self {
         let all = Lane::all().map(|lane| (lane, Fence(0)));
-        match tend.stage {
-            Stage::Begins | Stage::Runs => Self { held: all.collect(), nodes_alive: 1, others: Vec::new() },
-            Stage::Leaves | Stage::Ends => Self { held: Vec::new(), nodes_alive: 0, others: Vec::new() },
-        }
+        let (held, nodes_alive) = match tend.stage {
+            Stage::Begins | Stage::Runs => (all.collect(), 1),
+            Stage::Leaves | Stage::Ends => (Vec::new(), 0),
+        };
+        Self { held, nodes_alive, others: Vec::new(), begun_at: tend.begun_at.or(Some(UnixMillis(0))) }
     }
 }
 

@@ -11,6 +11,7 @@ use countersign::app::byte_quotas::ByteQuotas;
 use countersign::app::callers::Callers;
 use countersign::app::evidence;
 use countersign::app::hints::Hints;
+use countersign::app::nodes::ThisNode;
 use countersign::app::pull;
 use countersign::app::settled_time::SettledTime;
 use countersign::app::trouble::Trouble;
@@ -131,7 +132,7 @@ fn in_memory(clock: Clock) -> Result<App> {
         turns: Turns::default(),
         due: Bell::new(LaneSet::ALL),
         trouble: Trouble::default(),
-        node: std::sync::OnceLock::new(),
+        node: ThisNode::default(),
         leaving: AtomicBool::new(false),
         walks: Walks::default(),
         long_bodies: ByteQuotas::default(),

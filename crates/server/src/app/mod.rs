@@ -4,13 +4,11 @@
 //! Invariant: who serves writes to the store here and in `dispatch` alone; beside them a deployment's beginning and end do, with nobody served
 //! (`run/initialise.rs`, `run/recover.rs`, `run/backup`).
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use countersign_domain::time::RuleZone;
 use countersign_store::AnyStore;
-use countersign_store::nodes::NodeId;
 
 pub use self::actor::Actor;
 use crate::chance::Chance;
@@ -112,8 +110,8 @@ pub struct App {
     pub due: bell::Bell,
     /// Whether the store takes changes, as far as is known.
     pub trouble: trouble::Trouble,
-    /// Which node this is to others, once it serves; not known in a process that does not.
-    pub node: OnceLock<NodeId>,
+    /// Which node this is to others.
+    pub node: nodes::ThisNode,
     /// The node was told to stop, and serves for some time more so that a load balancer notices first.
     pub leaving: AtomicBool,
     /// Walks over the audit log that are under way.

@@ -1,17 +1,49 @@
 //! Which nodes there are, and what each of them runs.
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use countersign_domain::lanes::LANES;
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
-use countersign_store::nodes::{NodeRow, Who};
+use countersign_store::nodes::{NodeId, NodeRow, Who};
 
 use tokio::time::sleep;
 
 use super::App;
 use super::callers::FRESH;
 use super::error::AppError;
+
+/// What this node is to others.
+#[derive(Debug, Default)]
+pub struct ThisNode {
+    id: OnceLock<NodeId>,
+    is_replaced: AtomicBool,
+}
+
+impl ThisNode {
+    /// This process serves under that id.
+    pub fn serves(&self, id: NodeId) {
+        self.id.get_or_init(|| id);
+    }
+
+    /// Its id, once it serves; not known in a process that does not.
+    pub fn id(&self) -> Option<&NodeId> {
+        self.id.get()
+    }
+
+    /// Whether another process has begun under this node's id since and is alive, as where a data folder was copied. Then others do not see this one,
+    /// and it neither delivers nor is ready.
+    pub fn is_replaced(&self) -> bool {
+        self.is_replaced.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether it is; says whether it was.
+    pub fn replace(&self, is_replaced: bool) -> bool {
+        self.is_replaced.swap(is_replaced, Ordering::Relaxed)
+    }
+}
 
 /// Nodes that are listed, at the most.
 pub const NODES_MAX: u32 = 500;
@@ -56,7 +88,7 @@ pub async fn until_all_know(app: &App) {
     }
     // Nodes that are not alive by now count as well: one that was held up may go on. Which of them is this one is known by its id: its own row may
     // be missing, and that of another one not.
-    let own = app.node.get();
+    let own = app.node.id().filter(|_| !app.node.is_replaced());
     let is_alone = app.store.nodes(0, 2).await.is_ok_and(|nodes| nodes.iter().all(|row| Some(&row.who.node) == own));
     if !is_alone {
         sleep(FRESH).await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::lanes::{LANES, LaneSet};
+use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
 use countersign_store::nodes::{Signal, Stage, Tend};
 use metrics::gauge;
@@ -27,7 +28,8 @@ const LAST_BEAT_FOR: Duration = Duration::from_millis(500);
 /// What the heartbeats have come to.
 #[derive(Debug, Default)]
 pub(super) struct Pulse {
-    has_begun: bool,
+    /// When this process began, as the database said; none before the first heartbeat.
+    begun_at: Option<UnixMillis>,
     /// The last one failed, and the log has said so.
     is_failing: bool,
     /// The master key that this node lacks, as the log has said.
@@ -67,19 +69,20 @@ impl Dispatcher {
             return self.opened(open_before);
         }
         let word = self.leases.word();
-        let stage = match (self.leases.all_leave(), pulse.has_begun) {
+        let stage = match (self.leases.all_leave(), pulse.begun_at) {
             (true, _) => Stage::Leaves,
-            (false, true) => Stage::Runs,
-            (false, false) => Stage::Begins,
+            (false, Some(_)) => Stage::Runs,
+            (false, None) => Stage::Begins,
         };
         let sent = Instant::now();
-        match self.app.store.tend_lanes(self.heartbeat(stage, word)).await {
+        match self.app.store.tend_lanes(self.heartbeat(stage, &pulse, word)).await {
             Ok(tended) => {
                 self.leases.tended(&tended, sent, self.settings.lease);
                 if std::mem::take(&mut pulse.is_failing) {
                     tracing::info!("Heartbeats reach the database again");
                 }
-                pulse.has_begun = true;
+                self.tell_replaced(tended.begun_at.is_none());
+                pulse.begun_at = tended.begun_at.or(pulse.begun_at);
                 pulse.unlike.tell(&self.settings.who.settings, &tended.others);
             }
             Err(error) => {
@@ -89,6 +92,18 @@ impl Dispatcher {
             }
         }
         self.opened(open_before);
+    }
+
+    /// Two processes under one id would share neither the lanes nor what others wait for: the one that began last has them.
+    fn tell_replaced(&self, is_replaced: bool) {
+        match (self.app.node.replace(is_replaced), is_replaced) {
+            (false, true) => tracing::error!(
+                "Another process has begun under this node's id and is alive: its data folder was copied, or this one was used again. \
+                 This node is not ready and delivers no callbacks meanwhile. Stop the one with the copied folder, delete node.id in it, and start it again"
+            ),
+            (true, false) => tracing::info!("No other process runs under this node's id any more"),
+            (true, true) | (false, false) => {}
+        }
     }
 
     /// Whether the deployment has gone over to a master key that this node was not given, as behind the back of one that stood still.
@@ -149,16 +164,17 @@ impl Dispatcher {
         let no_beat = timeout(LAST_BEAT_FOR, self.pulse.lock()).await;
         beside.shutdown().await;
         drop(no_beat);
-        let word = self.leases.word();
-        if let Err(error) = self.app.store.tend_lanes(self.heartbeat(Stage::Ends, word)).await {
+        let (word, pulse) = (self.leases.word(), self.pulse.lock().await);
+        if let Err(error) = self.app.store.tend_lanes(self.heartbeat(Stage::Ends, &pulse, word)).await {
             tracing::warn!(%error, "The lanes could not be given back; other nodes take them when the lease runs out");
         }
     }
 
-    fn heartbeat(&self, stage: Stage, word: Word) -> Tend {
+    fn heartbeat(&self, stage: Stage, pulse: &Pulse, word: Word) -> Tend {
         Tend {
             who: self.settings.who.clone(),
             stage,
+            begun_at: pulse.begun_at,
             wants: u32::from(LANES),
             held: word.held,
             give_back: word.give_back,

@@ -193,7 +193,12 @@ mod tests {
     }
 
     fn tended(lanes: std::ops::Range<u8>, fence: i64, nodes_alive: u32) -> Tended {
-        Tended { held: lanes.map(|number| (lane(number), Fence(fence))).collect(), nodes_alive, others: Vec::new() }
+        Tended {
+            held: lanes.map(|number| (lane(number), Fence(fence))).collect(),
+            nodes_alive,
+            others: Vec::new(),
+            begun_at: None,
+        }
     }
 
     #[test]
@@ -240,7 +245,12 @@ mod tests {
         // With more nodes than lanes each has one.
         leases.tended(&tended(0..64, 1, 64), now, LEASE);
         assert_eq!(leases.open(now), [lane(40)].into_iter().collect());
-        let others = Tended { held: vec![(lane(40), Fence(1)), (lane(50), Fence(1))], nodes_alive: 64, others: vec![] };
+        let others = Tended {
+            held: vec![(lane(40), Fence(1)), (lane(50), Fence(1))],
+            nodes_alive: 64,
+            others: vec![],
+            begun_at: None,
+        };
         leases.tended(&others, now, LEASE);
         assert_eq!(leases.open(now), [lane(40)].into_iter().collect(), "what leaves goes on leaving");
     }
@@ -280,7 +290,7 @@ mod tests {
         assert_eq!((word.held, word.give_back.len()), (vec![(lane(40), Fence(1))], 63));
         // A heartbeat that was under way may have taken another one.
         let held = vec![(lane(40), Fence(1)), (lane(50), Fence(7))];
-        leases.tended(&Tended { held, nodes_alive: 2, others: Vec::new() }, now, LEASE);
+        leases.tended(&Tended { held, nodes_alive: 2, others: Vec::new(), begun_at: None }, now, LEASE);
         assert!(leases.open(now).is_empty(), "it leaves, too");
         assert_eq!(leases.word().give_back, [(lane(50), Fence(7))]);
         leases.cut_off();

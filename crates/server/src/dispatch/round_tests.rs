@@ -46,7 +46,12 @@ async fn on_a_database() -> (Deployment, Arc<App>, Arc<Dispatcher>) {
 }
 
 fn every_lane() -> Tended {
-    Tended { held: Lane::all().map(|lane| (lane, Fence(0))).collect(), nodes_alive: 1, others: Vec::new() }
+    Tended {
+        held: Lane::all().map(|lane| (lane, Fence(0))).collect(),
+        nodes_alive: 1,
+        others: Vec::new(),
+        begun_at: Some(UnixMillis(0)),
+    }
 }
 
 /// An endpoint at which no attempt ends, as long as it is there: connections wait in its line for ever.

@@ -24,6 +24,8 @@ use crate::app::{App, forgotten_nonces, master_key, operators};
 
 const SILENT: &str = "the store does not answer";
 const LEAVING: &str = "this node was told to stop, and ends soon";
+const REPLACED: &str =
+    "another process has begun under this node's id and is alive: the log of this node says what to do";
 /// A store that has not answered by then counts as one that is away.
 const ASK_MAX: Duration = Duration::from_secs(2);
 
@@ -44,7 +46,7 @@ pub async fn alive() -> Json<Health> {
 }
 
 /// The node takes requests. The store answers and takes changes, its schema is right, the machine's clock agrees with that of a shared database, the
-/// node has the master key that the deployment seals under, and nobody has told the node to stop.
+/// node has the master key that the deployment seals under, no other process has begun under the node's id, and nobody has told the node to stop.
 #[utoipa::path(get, path = "/readyz", tag = "Deployment", operation_id = "readyz", security(()),
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
@@ -83,6 +85,9 @@ async fn why_not_ready(desk: &Arc<Desk>) -> Option<String> {
     let app = &desk.app;
     if app.leaving.load(Ordering::Relaxed) {
         return Some(LEAVING.to_owned());
+    }
+    if app.node.is_replaced() {
+        return Some(REPLACED.to_owned());
     }
     let trouble = app.clock.trouble().or_else(|| app.trouble.sentence(app.store.is_shared()));
     if let Some(why) =

@@ -109,8 +109,8 @@ fn tell(app: &App, said: &mut Option<bool>) {
     }
 }
 
-/// Forgets callers that other nodes have changed, until the end. What is kept is believed only after a look at which the others saw this `node`:
-/// whoever takes a right away does not wait for one that he does not see.
+/// Forgets callers that other nodes have changed, until the end. What is kept is believed only after a look at which the others saw this `node`, and no
+/// other process in its place: whoever takes a right away does not wait for one that he does not see.
 pub(super) async fn watch_directory(app: Arc<App>, node: NodeId, mut ended: watch::Receiver<bool>) {
     let mut signals = app.store.signals();
     let mut last: Option<(u64, i64)> = None;
@@ -133,7 +133,7 @@ pub(super) async fn watch_directory(app: Arc<App>, node: NodeId, mut ended: watc
                     app.due.change(client_id);
                 }
                 last = Some((changes.connection, changes.revision));
-                if changes.is_listed {
+                if changes.is_listed && !app.node.is_replaced() {
                     app.callers.checked(began);
                 }
             }

@@ -152,7 +152,7 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     let (held, held_at) = columns(&tend.held);
     let (back, back_at) = columns(&tend.give_back);
     let (begins, leaves, ends) = (tend.stage == Stage::Begins, tend.stage == Stage::Leaves, tend.stage == Stage::Ends);
-    let wants = i64::from(tend.wants);
+    let (wants, begun_at) = (i64::from(tend.wants), tend.begun_at.filter(|_| !begins).map(|at| at.0));
     let mut steps = vec![session.word("BEGIN")];
     if begins {
         steps.push(session.step(Sql::LanesForget, vec![&node]));
@@ -161,25 +161,36 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     steps.push(session.step(Sql::LanesGiveBack, vec![&node, &back, &back_at]));
     if ends {
         steps.push(session.step(Sql::LanesGiveBack, vec![&node, &held, &held_at]));
-        steps.push(session.step(Sql::NodeGone, vec![&node]));
+        steps.push(session.step(Sql::NodeGone, vec![&node, &begun_at]));
     } else {
-        steps.push(session.step(Sql::NodeSeen, vec![&node, &who.name, &tend.clock_ahead_ms, &begins]));
-        steps.push(session.step(Sql::NodeSays, vec![&node, &who.version, &who.key_id, &who.settings, &leaves]));
+        let clock = &tend.clock_ahead_ms;
+        steps.push(session.step(Sql::NodeSeen, vec![&node, &who.name, clock, &begins, &begun_at, &tend.lease_ms]));
+        steps.push(
+            session.step(Sql::NodeSays, vec![&node, &who.version, &who.key_id, &who.settings, &leaves, &begun_at]),
+        );
     }
     let alive = steps.len();
+    let seen = alive - 2;
     steps.push(session.step(Sql::NodesAlive, vec![&tend.lease_ms, &node]));
     if !ends {
         steps.push(session.step(Sql::LanesRenew, vec![&node, &held, &held_at, &tend.lease_ms]));
     }
     if !ends && !leaves {
-        steps.push(session.step(Sql::LanesTake, vec![&node, &tend.lease_ms, &wants]));
+        steps.push(session.step(Sql::LanesTake, vec![&node, &tend.lease_ms, &wants, &begun_at]));
     }
     steps.push(session.word("COMMIT"));
     let rows = in_order(steps).await.map_err(|(_, error)| fault(error))?;
     let mut held = rows[alive + 1..].iter().flatten().map(read).collect::<Result<Vec<_>, _>>()?;
     held.sort_unstable();
+    // A node that ends is not seen any more, and asks for nothing either.
+    let begun_at = if ends { tend.begun_at } else { rows[seen].first().map(began).transpose()? };
     let others = rows[alive].iter().filter_map(|row| other(row).transpose()).collect::<Result<_, _>>()?;
-    Ok(Tended { held, nodes_alive: u32::try_from(rows[alive].len()).unwrap_or(u32::MAX), others })
+    Ok(Tended { held, nodes_alive: u32::try_from(rows[alive].len()).unwrap_or(u32::MAX), others, begun_at })
+}
+
+/// When the process that was seen began.
+fn began(row: &Row) -> Result<UnixMillis, StoreError> {
+    Ok(UnixMillis(Fields::new(row, "node", 0, 0).int()?))
 }
 
 /// A node that is alive, if it has noted other settings.

@@ -454,20 +454,9 @@ statements! {
     LanesGiveBack: "UPDATE delivery_lane l SET node = NULL, expires_at = 0
                     FROM unnest($2::bigint[], $3::bigint[]) AS a (lane, fence)
                     WHERE l.lane = a.lane AND l.fence = a.fence AND l.node = $1";
-    NodeGone: "WITH gone AS (DELETE FROM node_program WHERE node_id = $1) DELETE FROM node WHERE node_id = $1";
-    // Written once, and read with each beat: another node may have forgotten this one.
-    NodeSays: "INSERT INTO node_program (node_id, version, key_id, settings, leaves) SELECT $1, $2, $3, $4, $5
-               WHERE NOT EXISTS (SELECT 1 FROM node_program
-                                 WHERE node_id = $1 AND version = $2 AND key_id = $3 AND settings = $4 AND leaves = $5)
-               ON CONFLICT (node_id) DO UPDATE SET version = excluded.version, key_id = excluded.key_id, settings = excluded.settings,
-               leaves = excluded.leaves";
-    NodeSeen: concat!(
-        "INSERT INTO node AS n (node_id, name, started_at, seen_at, clock_ahead_ms)
-         SELECT $1, $2, t.now, t.now, $3 FROM (SELECT ", now!(), " AS now) t
-         ON CONFLICT (node_id) DO UPDATE SET name = excluded.name, seen_at = excluded.seen_at,
-         clock_ahead_ms = excluded.clock_ahead_ms,
-         started_at = CASE WHEN $4 THEN excluded.started_at ELSE n.started_at END"
-    );
+    NodeGone: lanes::GONE;
+    NodeSays: lanes::SAYS;
+    NodeSeen: lanes::SEEN;
     NodesAlive: lanes::ALIVE;
     Nodes: lanes::NODES;
     // No key is changed, so commits that are guarded by the lane go on.

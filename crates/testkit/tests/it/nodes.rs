@@ -27,6 +27,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
+mod copied;
 mod endpoints;
 mod leaving;
 mod listed;

@@ -27,7 +27,7 @@ async fn a_node_that_sees_another_one_and_not_itself_is_not_alone() {
     let fleet = Fleet::new(2, |_| {}).await;
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
     fleet.access(&one).institution("bank", 0, None).await.expect("an institution");
-    let other = two.app.node.get().expect("it serves").0;
+    let other = two.app.node.id().expect("it serves").0;
     fleet.database.list_only(Some(other)).await;
     let began = Instant::now();
     fleet.access(&one).provision("PATCH", "/merchants/bank", json!({"enabled": false})).await.expect("is disabled");

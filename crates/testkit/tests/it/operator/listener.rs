@@ -14,6 +14,7 @@ use countersign::app::byte_quotas::ByteQuotas;
 use countersign::app::callers::Callers;
 use countersign::app::evidence;
 use countersign::app::hints::Hints;
+use countersign::app::nodes::ThisNode;
 use countersign::app::operators::make_token;
 use countersign::app::pull;
 use countersign::app::rates::PricePolicy;
@@ -156,7 +157,7 @@ impl House {
             turns: Turns::default(),
             due: Bell::new(LaneSet::ALL),
             trouble: Trouble::default(),
-            node: std::sync::OnceLock::new(),
+            node: ThisNode::default(),
             leaving: AtomicBool::new(false),
             walks: Walks::default(),
             long_bodies: ByteQuotas::default(),
