@@ -19,7 +19,7 @@ async fn of_two_nodes_with_one_id_the_older_one_is_not_ready_and_delivers_nothin
     let copy = fleet.start(1).await;
     until("the older one hears of it", async || why_not_ready(&old).await.is_some_and(|why| why.contains("node's id")))
         .await;
-    until("and gives its lanes up", async || old.app.due.held().len() == 0).await;
+    until("and gives its lanes up", async || old.app.due.held().is_empty()).await;
     until("the other has them", async || copy.app.due.held().len() == 64).await;
     assert_eq!(why_not_ready(&copy).await, None);
     let began = Instant::now();
