@@ -73,6 +73,12 @@ impl LaneSet {
         Self(self.0 & other.0)
     }
 
+    /// The lanes of this set that are not in the other one.
+    #[must_use]
+    pub const fn difference(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Whether the lane is in it.
     pub const fn contains(self, lane: Lane) -> bool {
         self.0 & 1 << lane.0 != 0

@@ -27,6 +27,32 @@ impl Term {
     }
 }
 
+/// The terms of the lanes that the last heartbeat found to be this node's, whether they have lapsed or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms([Option<Fence>; LANES as usize]);
+
+impl Terms {
+    /// No lane at all.
+    pub(super) const NONE: Self = Self([None; LANES as usize]);
+
+    /// The term of a lane; none: it is another node's.
+    pub(super) fn of(&self, lane: Lane) -> Option<Fence> {
+        self.0[at(lane)]
+    }
+
+    /// The lanes.
+    pub(super) fn lanes(&self) -> LaneSet {
+        Lane::all().filter(|lane| self.of(*lane).is_some()).collect()
+    }
+
+    /// Lanes that were this node's before, too, under another term: another node may have had them in between.
+    pub(super) fn taken_again_since(&self, before: &Self) -> LaneSet {
+        let was_lost =
+            |lane: &Lane| self.of(*lane).is_some() && before.of(*lane).is_some_and(|term| self.of(*lane) != Some(term));
+        Lane::all().filter(was_lost).collect()
+    }
+}
+
 /// What a heartbeat says of the lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
@@ -47,11 +73,9 @@ impl Drop for HeldLane<'_> {
     }
 }
 
-type Terms = [Option<Term>; LANES as usize];
-
 #[derive(Debug)]
 struct Book {
-    terms: Terms,
+    terms: [Option<Term>; LANES as usize],
     /// Attempts that have begun in each lane and not landed, whatever their term.
     in_flight: [usize; LANES as usize],
     /// This node ends: each lane leaves, whatever a heartbeat takes yet.
@@ -87,18 +111,28 @@ impl Leases {
         Lane::all().filter(|lane| terms[at(*lane)].is_some_and(|term| term.is_open(now))).collect()
     }
 
-    /// The lanes that the last heartbeat found to be this node's, whether their terms have lapsed or not.
-    pub(super) fn named(&self) -> LaneSet {
+    /// The same, and the terms of all lanes of this node at that moment.
+    pub(super) fn open_under(&self, now: Instant) -> (LaneSet, Terms) {
         let terms = self.book().terms;
-        Lane::all().filter(|lane| terms[at(*lane)].is_some()).collect()
+        let open = Lane::all().filter(|lane| terms[at(*lane)].is_some_and(|term| term.is_open(now))).collect();
+        (open, Terms(terms.map(|term| term.map(|term| term.fence))))
     }
 
     /// Begins an attempt in this lane, where that may be: the term under which. It counts as in flight until it has landed.
     pub(super) fn begin(&self, lane: Lane, now: Instant) -> Option<Fence> {
+        self.begin_if(lane, now, |_| true)
+    }
+
+    /// The same of an event that was found under this term: under another one another node may have delivered it meanwhile.
+    pub(super) fn begin_under(&self, lane: Lane, found: Option<Fence>, now: Instant) -> Option<Fence> {
+        self.begin_if(lane, now, |fence| Some(fence) == found)
+    }
+
+    fn begin_if(&self, lane: Lane, now: Instant, may: impl FnOnce(Fence) -> bool) -> Option<Fence> {
         let mut book = self.book();
-        let fence = book.terms[at(lane)].filter(|term| term.is_open(now))?.fence;
+        let term = book.terms[at(lane)].filter(|term| term.is_open(now) && may(term.fence))?;
         book.in_flight[at(lane)] += 1;
-        Some(fence)
+        Some(term.fence)
     }
 
     /// As [`begin`](Self::begin), of a portion of other work: it has landed once what is given back with the term is dropped.
@@ -211,7 +245,11 @@ mod tests {
         assert_eq!(leases.begin(lane(3), sent + LEASE - Duration::from_millis(1)), Some(Fence(1)));
         assert!(leases.begin(lane(3), sent + LEASE).is_none() && leases.open(sent + LEASE).is_empty());
         assert!(!leases.holds(lane(3), Fence(1), sent + LEASE));
-        assert_eq!(leases.named(), LaneSet::ALL, "nobody has said that they are another node's");
+        assert_eq!(
+            leases.open_under(Instant::now()).1.lanes(),
+            LaneSet::ALL,
+            "nobody has said that they are another node's"
+        );
         leases.tended(&tended(0..64, 1, 1), sent + LEASE, LEASE);
         assert!(leases.holds(lane(3), Fence(1), sent + LEASE));
         assert!(!leases.holds(lane(3), Fence(2), sent + LEASE), "another term");
@@ -224,7 +262,7 @@ mod tests {
         leases.tended(&tended(0..64, 1, 1), now, LEASE);
         leases.tended(&tended(0..10, 1, 1), now, LEASE);
         assert_eq!(leases.open(now).len(), 10);
-        assert_eq!(leases.named(), leases.open(now), "what another node has is named no more");
+        assert_eq!(leases.open_under(now).1.lanes(), leases.open(now), "what another node has is named no more");
         leases.tended(&tended(0..64, 3, 1), now, LEASE);
         assert!(!leases.holds(lane(3), Fence(1), now) && leases.holds(lane(3), Fence(3), now));
         leases.lose(lane(3), Fence(1));

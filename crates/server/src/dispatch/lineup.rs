@@ -30,19 +30,16 @@ use super::queue::Queue;
 use super::timetable::Timetable;
 
 mod lanes;
+mod reads;
 mod rests;
 mod takes;
 
 pub(super) use super::permits::Bounds;
+pub(super) use reads::Unread;
 pub(super) use takes::Takes;
 
-/// Applications that are read at once: at first, and while what is read is small.
-const READ_APPLICATIONS_FIRST: usize = 2;
-const READ_APPLICATIONS_MAX: usize = 16;
-/// Bytes of one read, about, as far as those of the read before it tell.
-const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Rows that a read of several applications asks for beyond those in memory, unless the least portion of each is more.
-const READ_ROWS_MAX: usize = 16 * PORTION_MIN;
+use reads::Reads;
+
 /// Bytes of events that wait for their turn; beyond it each application has one ready.
 const READY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Applications that are remembered though they have nothing to do.
@@ -80,8 +77,7 @@ pub(super) struct Lineup {
     queues: [Queue; 3],
     /// Applications whose rows are to be read next.
     reading: Vec<(TenantNo, ApplicationNo)>,
-    /// So many of them are read at once.
-    reach: usize,
+    reads: Reads,
     ready_bytes: usize,
     /// Events that others of their application wait for, in all places.
     awaited: usize,
@@ -99,7 +95,7 @@ impl Lineup {
             places: HashMap::default(),
             queues: Default::default(),
             reading: Vec::new(),
-            reach: READ_APPLICATIONS_FIRST,
+            reads: Reads::default(),
             ready_bytes: 0,
             awaited: 0,
             open: 0,
@@ -135,7 +131,7 @@ impl Lineup {
         }
         self.permits.age(now);
         for class in Class::ALL {
-            while self.reading.len() < self.reach && self.unrecorded < UNRECORDED_MAX {
+            while self.reading.len() < self.reads.reach && self.unrecorded < UNRECORDED_MAX {
                 let (permits, queue) = (&self.permits, &mut self.queues[class as usize]);
                 let first = match permits.room(class) {
                     Room::None => None,
@@ -151,32 +147,13 @@ impl Lineup {
                 }
             }
         }
-        if self.reading.is_empty() {
-            return None;
-        }
-        let mut of = std::mem::take(&mut self.reading);
-        of.sort_unstable_by_key(|(_, application)| *application);
-        for (_, application) in &of {
-            if let Some(place) = self.places.get_mut(application) {
-                place.unpark(now);
-            }
-        }
-        let places = || of.iter().filter_map(|(_, application)| self.places.get(application));
-        let known = places().flat_map(Place::known).collect();
-        let limit = places().map(Place::portion).min().unwrap_or(0).min(self.portion_max(of.len()));
-        Some(Next::Read(Portion { of, known, limit: u32::try_from(limit).unwrap_or(u32::MAX) }))
+        self.portion(now).map(Next::Read)
     }
 
     /// What is known of an application, from here on.
     fn place(&mut self, tenant: TenantNo, application: ApplicationNo) -> &mut Place {
         let most = self.per_application;
         self.places.entry(application).or_insert_with(|| Place::new(tenant, most))
-    }
-
-    /// Rows that are read of each of so many applications at the most, beyond those in memory.
-    fn portion_max(&self, applications: usize) -> usize {
-        let is_filled = self.ready_bytes >= READY_BYTES_MAX / 2;
-        if is_filled { PORTION_MIN } else { (READ_ROWS_MAX / applications.max(1)).max(PORTION_MIN) }
     }
 
     /// An application whose turn it is: its next event, or where it stands from here on.
@@ -239,7 +216,7 @@ impl Lineup {
         now: UnixMillis,
     ) {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        self.reach = reach_after(self.reach, asked.len(), rows.iter().map(bytes_of).sum());
+        self.was_read(asked, &rows);
         let mut rows = rows.into_iter().peekable();
         for (tenant, application) in asked {
             let mut counts = [0_usize; 2];
@@ -299,16 +276,6 @@ impl Lineup {
         self.ready_bytes += bytes;
         self.line_up(application);
         true
-    }
-
-    /// A read failed: these applications are looked at again then.
-    pub(super) fn unread(&mut self, asked: &[(TenantNo, ApplicationNo)], at: UnixMillis) {
-        for (tenant, application) in asked {
-            if let Some(place) = self.places.get_mut(application) {
-                place.stands = Stands::Out;
-            }
-            self.timetable.note(*tenant, *application, at);
-        }
     }
 
     /// The endpoint has taken a callback: another one may go while this one is recorded. Whether that has turned a breaker, and whose.
@@ -472,17 +439,6 @@ impl Lineup {
     #[cfg(test)]
     pub(super) fn ready_of(&self, application: ApplicationNo) -> usize {
         self.places.get(&application).map_or(0, Place::ready)
-    }
-}
-
-/// How many applications are read at once, after a read of so many has found so many bytes.
-fn reach_after(reach: usize, read: usize, bytes: usize) -> usize {
-    if bytes > READ_BYTES_MAX {
-        (read.saturating_mul(READ_BYTES_MAX) / bytes).max(1)
-    } else if bytes < READ_BYTES_MAX / 4 {
-        (reach * 2).min(READ_APPLICATIONS_MAX)
-    } else {
-        reach
     }
 }
 

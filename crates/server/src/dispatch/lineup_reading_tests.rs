@@ -2,6 +2,7 @@
 
 use foldhash::HashSet;
 
+use super::reads::{READ_APPLICATIONS_MAX, READ_BYTES_MAX, reach_after};
 use super::*;
 
 #[test]
@@ -112,7 +113,7 @@ fn several_that_are_read_at_once_are_read_in_small_portions_and_so_is_one_where_
             bench.lineup.places.insert(application, place);
             bench.lineup.note(TenantNo(1), application, NOW);
         }
-        (bench.lineup.reach, bench.lineup.ready_bytes) = (READ_APPLICATIONS_MAX, ready_bytes);
+        (bench.lineup.reads.reach, bench.lineup.ready_bytes) = (READ_APPLICATIONS_MAX, ready_bytes);
         match bench.lineup.next(NOW) {
             Some(Next::Read(Portion { of, limit, .. })) => (of.len(), limit),
             other => panic!("{other:?}"),

@@ -52,13 +52,15 @@ struct Bench {
     rows: Vec<EventRow>,
     /// Events that cannot be read back.
     unreadable: Vec<i64>,
+    /// Applications at whom a read fails.
+    damaged: Vec<i64>,
     reads: usize,
 }
 
 impl Bench {
     fn new(in_flight: usize, per_application: usize) -> Self {
         let bounds = Bounds { in_flight, slow: 4, per_application, per_merchant: usize::MAX };
-        Self { lineup: Lineup::new(bounds), rows: Vec::new(), unreadable: Vec::new(), reads: 0 }
+        Self { lineup: Lineup::new(bounds), rows: Vec::new(), unreadable: Vec::new(), damaged: Vec::new(), reads: 0 }
     }
 
     /// Written, and rung for.
@@ -80,6 +82,10 @@ impl Bench {
                 Next::Read(Portion { of, known, limit }) => {
                     self.reads += 1;
                     assert!(self.reads < 10_000, "it reads the same again and again");
+                    if of.iter().any(|(_, application)| self.damaged.contains(&application.0)) {
+                        self.lineup.unread(&of, now);
+                        continue;
+                    }
                     let limit_rows = usize::try_from(limit).expect("small");
                     let mut found = Vec::new();
                     for (_, application) in &of {
@@ -462,6 +468,8 @@ fn an_open_endpoint_that_is_forgotten_is_not_counted_any_more() {
 #[path = "lineup_reading_tests.rs"]
 mod reading;
 
+#[path = "lineup_damaged_tests.rs"]
+mod damaged;
 #[path = "lineup_fresh_tests.rs"]
 mod fresh;
 

@@ -87,7 +87,7 @@ pub use trial::{BIZ_TYPE, Tried};
 use connect::Connector;
 use flight::Flight;
 use health::Sign;
-use leases::Leases;
+use leases::{Leases, Terms};
 use lineup::{Bounds, Lineup};
 
 /// How many authorities https callbacks are checked by: the system's and the extra ones (PEM). Refused where the dispatcher would not start with
@@ -101,7 +101,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Between two looks there is at least this.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 /// How long to leave the store alone after it failed.
-const STORE_PAUSE: Duration = Duration::from_secs(1);
+const STORE_PAUSE: Duration = Duration::from_millis(STORE_PAUSE_MS.unsigned_abs());
+const STORE_PAUSE_MS: i64 = 1_000;
 /// The log tells this often of what fails again and again.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 /// What waits for something that may change elsewhere is asked again after this, in ms.
@@ -137,8 +138,8 @@ struct Desk {
     open: LaneSet,
     /// Lanes of this node that were looked through since it has had them.
     looked: LaneSet,
-    /// Lanes that are this node's, lapsed or not.
-    named: LaneSet,
+    /// The terms that the line-up is of: those of all lanes of this node, lapsed or not.
+    terms: Terms,
     /// Attempts that were made and are to be recorded.
     records: records::Records,
     tasks: JoinSet<()>,
@@ -211,7 +212,7 @@ impl Dispatcher {
             lineup: Lineup::new(bounds),
             open: LaneSet::NONE,
             looked: LaneSet::NONE,
-            named: LaneSet::NONE,
+            terms: Terms::NONE,
             records: records::Records::default(),
             tasks: JoinSet::new(),
         };

@@ -12,6 +12,7 @@ use foldhash::HashSet;
 
 use super::FAULT_MS;
 use super::health::{BreakerState, Class, Health, May, Pace};
+use super::lineup::Unread;
 use super::permits::SLOW_MS;
 
 /// Rows that are read of an application at first, beyond those in memory, and where much is waiting.
@@ -118,6 +119,8 @@ pub(super) struct Place {
     awaited: HashSet<EventNo>,
     /// Rows that are read of it next, beyond those in memory.
     portion: usize,
+    /// Set while reads of it fail: it is read by itself, so that those of others do not fail with it.
+    pub(super) unread: Option<Unread>,
     /// Where its callbacks go, as a number.
     url: Option<u64>,
     /// Its ClientId, as soon as it is known.
@@ -145,6 +148,7 @@ impl Place {
             rests_until: None,
             awaited: HashSet::default(),
             portion: PORTION_MIN,
+            unread: None,
             url: None,
             client_id: Box::default(),
             last: None,
@@ -366,6 +370,7 @@ impl Place {
             && self.health.is_as_new()
             && self.rests_until.is_none()
             && self.parked.is_empty()
+            && self.unread.is_none()
             && self.last.is_none()
     }
 

@@ -164,24 +164,27 @@ impl Dispatcher {
     /// again.
     fn open(&self, desk: &mut Desk) {
         let is_shut = self.app.due.is_paused() || !self.app.trouble.takes_changes();
-        let held = self.leases.open(Instant::now());
-        desk.looked = desk.looked.shared(held);
+        let (held, terms) = self.leases.open_under(Instant::now());
+        let before = std::mem::replace(&mut desk.terms, terms);
+        // What was found under the terms before may have been delivered by whoever had these lanes in between.
+        let again = terms.taken_again_since(&before);
+        desk.looked = desk.looked.shared(held).difference(again);
         let open = if is_shut { LaneSet::NONE } else { held };
-        let before = std::mem::replace(&mut desk.open, open);
-        if before != open {
-            desk.lineup.keep_lanes(open);
-            self.look_in(LaneSet(open.0 & !before.0));
+        let kept = std::mem::replace(&mut desk.open, open).difference(again);
+        if kept != open {
+            desk.lineup.keep_lanes(open.difference(again));
+            self.look_in(open.difference(kept));
         }
-        let named = self.leases.named();
-        if std::mem::replace(&mut desk.named, named) != named {
-            desk.lineup.has_lanes(named);
+        if before != terms {
+            desk.lineup.has_lanes(terms.lanes().difference(again));
+            desk.lineup.has_lanes(terms.lanes());
         }
     }
 
     fn begin(self: &Arc<Self>, desk: &mut Desk, event: EventRow) {
         let flight = Flight::of(&event);
         let lane = Lane::of(event.application);
-        let Some(fence) = self.leases.begin(lane, Instant::now()) else {
+        let Some(fence) = self.leases.begin_under(lane, desk.terms.of(lane), Instant::now()) else {
             // The lane is not ours any more: whoever has it delivers. Where its lease is renewed by the next pass, it is looked through then.
             desk.open = desk.open.without(lane);
             desk.looked = desk.looked.without(lane);
@@ -209,11 +212,14 @@ impl Dispatcher {
 
     /// Reads what these applications have waiting.
     async fn read(&self, desk: &mut Desk, portion: Portion, now: UnixMillis) -> Result<(), StoreError> {
-        let (of, limit) = (portion.of.clone(), portion.limit);
+        let (of, limit, terms) = (portion.of.clone(), portion.limit, desk.terms);
         let Pending { mut rows, unreadable } = match self.app.store.pending_of(portion).await {
             Ok(pending) => pending,
             Err(error) => {
-                desk.lineup.unread(&of, now.plus_ms(i64::try_from(STORE_PAUSE.as_millis()).unwrap_or(i64::MAX)));
+                if let (Some(rest_ms), [(_, application)]) = (desk.lineup.unread(&of, now), &of[..]) {
+                    let (application, rest_s) = (application.0, rest_ms / 1_000);
+                    tracing::error!(%error, application, rest_s, "What an application has waiting cannot be read: its callbacks wait, and those of others go on");
+                }
                 return Err(error);
             }
         };
@@ -238,6 +244,10 @@ impl Dispatcher {
                 self.take_up(&mut desk.lineup, &known.application);
             }
         }
+        // It may have taken long: what was read of lanes that were lost meanwhile is another node's.
+        self.open(desk);
+        let is_ours = |lane: Lane| desk.open.contains(lane) && desk.terms.of(lane) == terms.of(lane);
+        rows.retain(|row| is_ours(Lane::of(row.application)));
         desk.lineup.offer(&of, rows, limit, now);
         let until = now.plus_ms(FAULT_MS);
         for one in &unreadable {

@@ -16,6 +16,9 @@ use crate::app::fixtures::{Deployment, application, happens};
 use crate::app::trouble::NoChanges;
 use crate::dispatch::DispatchSettings;
 
+#[path = "round_terms_tests.rs"]
+mod terms;
+
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(60);
 /// Where nobody listens: each attempt fails at once.

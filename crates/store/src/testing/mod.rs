@@ -213,6 +213,23 @@ impl Database {
         self.client().await.batch_execute(&unlist).await.expect("are forgotten");
     }
 
+    /// Whoever reads an event of one application hears of an error, as where a block of its rows is damaged; none: of no application any more.
+    pub async fn damage_events_of(&self, application: Option<i64>) {
+        let damaged = application.map_or_else(|| "false".to_owned(), |no| format!("application = {no}"));
+        let readable = format!(
+            "CREATE OR REPLACE FUNCTION readable(application bigint) RETURNS boolean LANGUAGE plpgsql AS
+             $$ BEGIN IF {damaged} THEN RAISE EXCEPTION 'could not read block'; END IF; RETURN true; END $$"
+        );
+        let client = self.client().await;
+        client.batch_execute(&readable).await.expect("is made");
+        let is_whole =
+            client.query_opt("SELECT FROM pg_views WHERE viewname = 'event'", &[]).await.expect("reads").is_none();
+        if is_whole {
+            let view = "ALTER TABLE event RENAME TO whole_event; CREATE VIEW event AS SELECT * FROM whole_event WHERE readable(application_no)";
+            client.batch_execute(view).await.expect("is made");
+        }
+    }
+
     /// Ends every lease, as if all nodes had been stopped for longer than one.
     pub async fn end_leases(&self) {
         let end = "UPDATE delivery_lane SET expires_at = 0; UPDATE node SET seen_at = 0";
