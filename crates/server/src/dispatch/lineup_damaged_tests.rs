@@ -26,7 +26,9 @@ fn of_several_that_are_read_at_once_one_that_is_damaged_keeps_none_of_the_others
     assert_eq!(bench.begun(NOW), [] as [i64; 0], "the read of all of them has failed");
     let others: Vec<i64> = (101..=112).filter(|no| *no != 105).collect();
     assert_eq!(bench.begun(later(1_000)), others);
-    others.iter().for_each(|no| bench.deliver(*no));
+    for no in &others {
+        bench.deliver(*no);
+    }
 
     // It is never again read with others.
     let reads = bench.reads;
