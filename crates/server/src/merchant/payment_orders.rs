@@ -74,18 +74,17 @@ pub async fn create(
         received: received.clone(),
     };
     let by = &signed.application().application;
-    if !app.long_bodies.has_room_for(by.no, received.body.len().saturating_sub(ALWAYS_BYTES)) {
-        return Err(too_long_too_often());
-    }
+    let further = received.body.len().saturating_sub(ALWAYS_BYTES);
+    app.long_bodies.take(by.no, further).map_err(too_long_too_often)?;
     Ok(payment_orders::create(app, signed.owner(), by, &wanted, signed.claim(), &signed.actor()).await?)
 }
 
 /// The body is kept with the order for ever, and the disk is everybody's.
-fn too_long_too_often() -> Failure {
+fn too_long_too_often(seconds: u64) -> Failure {
     let sentence = format!(
         "the bodies of too many orders of this application were longer than {ALWAYS_BYTES} bytes: leave out what the operation does not know, or slow down"
     );
-    Failure { retry_after_s: Some(1), ..Failure::new(Code::RateLimited, sentence) }
+    Failure { retry_after_s: Some(seconds), ..Failure::new(Code::RateLimited, sentence) }
 }
 
 /// The order that a request names.

@@ -311,13 +311,18 @@ async fn long_bodies_of_orders_are_bounded_for_each_application_and_what_is_refu
         world.draft(signer, "POST", "/v1/pay/order", &body)
     };
     let mut taken = 0;
-    while ask(&edge, &order(&eager, taken, 60_000), "192.0.2.1").await == 200 {
-        taken += 1;
-        assert!(taken < 200, "there is no bound");
+    // Until hardly anything is left.
+    for bytes in [60_000, 8_000] {
+        while ask(&edge, &order(&eager, taken, bytes), "192.0.2.1").await == 200 {
+            taken += 1;
+            assert!(taken < 200, "there is no bound");
+        }
+        assert!(taken >= 70, "{taken}");
     }
-    assert!(taken >= 70, "{taken}");
-    let refused = order(&eager, 1_000, 60_000);
-    assert_eq!(ask(&edge, &refused, "192.0.2.1").await, 429);
+    let refused = answered(&edge, &order(&eager, 1_000, 60_000), "192.0.2.1").await;
+    assert_eq!(refused.status(), 429);
+    let wait = refused.headers()["retry-after"].to_str().expect("digits").parse::<u64>().expect("a number");
+    assert!((8..=14).contains(&wait), "not yet, and as soon as 56000 bytes are there again: {wait}");
     let named = r#"{"merchantTradeNo":"T-1000"}"#;
     let query = world.draft(&eager, "POST", "/v1/pay/order/query", named);
     assert_eq!(ask(&edge, &query, "192.0.2.1").await, 404, "it was not made");
