@@ -7,6 +7,7 @@ use countersign_protocol::headers::Prefixes;
 use hyper::Uri;
 
 use super::{Config, ConfigRefused, TOLERANCE_MS_MAX, refused};
+use crate::evidence::{LINE_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
 use crate::listen::{PARSER_HEAD_BYTES_MAX, PARSER_HEADERS_MAX};
 use crate::log;
 use crate::merchant::Network;
@@ -26,6 +27,8 @@ const HEADERS_MIN: usize = 16;
 const REQUEST_LINE_BYTES_MIN: usize = 1_024;
 /// As much of a QR code as a phone reads well.
 const CHECKOUT_URL_BYTES_MAX: usize = 512;
+// Head and body of an order's request are one line of its evidence.
+const _: () = assert!(2 * (REQUEST_BODY_BYTES_MAX + PARSER_HEAD_BYTES_MAX) + 4096 <= LINE_BYTES_MAX);
 /// More connections or attempts at once than any machine has files for.
 const AT_ONCE_MAX: usize = 100_000_000;
 
@@ -127,8 +130,11 @@ impl Config {
         if !(1..=AT_ONCE_MAX).contains(&limits.connections) {
             return refused(format!("limits.connections must be from 1 to {AT_ONCE_MAX}"));
         }
-        if limits.body_bytes == 0 {
-            return refused("limits.body_bytes must be at least 1");
+        if !(1..=REQUEST_BODY_BYTES_MAX).contains(&limits.body_bytes) {
+            return refused(format!(
+                "limits.body_bytes must be from 1 to {REQUEST_BODY_BYTES_MAX}: evidence of an order has its request on one line, which is not longer than \
+                 {LINE_BYTES_MAX} bytes"
+            ));
         }
         if limits.headers < HEADERS_MIN {
             return refused(format!(

@@ -240,6 +240,8 @@ fn what_is_out_of_bounds_is_refused_with_its_name() {
         ("[limits]\nhead_bytes = 65537", "limits.head_bytes must be at most 65536"),
         ("[limits]\nrequest_line_bytes = 1023", "limits.request_line_bytes must be at least 1024"),
         ("[limits]\nrequest_line_bytes = 32769", "at most limits.head_bytes"),
+        ("[limits]\nbody_bytes = 0", "limits.body_bytes must be from 1 to 409600"),
+        ("[limits]\nbody_bytes = 409601", "limits.body_bytes must be from 1 to 409600: evidence of an order"),
         ("[limits]\nstop_delay = \"11m\"", "limits.stop_delay must be at most 10m"),
         ("[tls]\ncert = \"c.pem\"", "tls.cert is set without tls.key"),
         ("callback_proxy = \"proxy.example\"", "callback_proxy: it must be http://HOST:PORT"),

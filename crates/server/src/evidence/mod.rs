@@ -30,5 +30,7 @@ pub const FORMAT: &str = "countersign-evidence";
 pub const VERSION: u32 = 1;
 /// Longest line, in bytes without its end: an attempt with all that is kept of its bytes, each written as six.
 pub const LINE_BYTES_MAX: usize = 1024 * 1024;
+/// Longest body of a request that fits on a line beside its head: a byte of JSON is written as two at the most.
+pub const REQUEST_BODY_BYTES_MAX: usize = 400 * 1024;
 /// Callbacks of one order.
 pub const CALLBACKS_MAX: usize = 10_000;

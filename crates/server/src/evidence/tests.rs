@@ -3,6 +3,7 @@
 use zeroize::Zeroizing;
 
 use super::*;
+use crate::listen::PARSER_HEAD_BYTES_MAX;
 
 fn key(byte: u8) -> SigningKey {
     SigningKey::new(&Zeroizing::new([byte; KEY_BYTES]))
@@ -188,6 +189,23 @@ fn a_file_as_it_was_made_is_good_and_says_what_it_shows() {
     {
         assert!(said.contains(part), "{part} in {said}");
     }
+}
+
+#[test]
+fn the_longest_request_that_a_server_takes_fits_on_its_line() {
+    let (mut entries, plain) = (story(&key(1)), request());
+    let plain = String::from_utf8(plain.body.bytes().expect("a text")).expect("a text");
+    // Each quote of a header and each blank of a body is written as two bytes.
+    let body = format!("{plain}{}", "\n".repeat(REQUEST_BODY_BYTES_MAX - plain.len()));
+    entries[2] = Entry::Request(Request {
+        head: format!("POST /v1/pay/order\nx-service-on-behalf-of: {}", "\"".repeat(PARSER_HEAD_BYTES_MAX)),
+        body: Octets::of(body.as_bytes()),
+        body_sha256: digest(body.as_bytes()),
+    });
+    let file = file(entries, &key(1));
+    let longest = file.lines().map(str::len).max().expect("it has lines");
+    assert!(longest > LINE_BYTES_MAX * 9 / 10, "the bound is no tighter than it must be: {longest}");
+    judged(file.as_bytes()).expect("it is good");
 }
 
 #[test]

@@ -83,7 +83,6 @@ fn about_counts(config: &Config) -> Vec<String> {
     }
     let one = "one application may take everything";
     let guesses = "a stranger may guess as fast as they can send";
-    let memory = "requests may fill the memory";
     let rates = [
         ("rate_limit_per_s", config.rate_limit_per_s, shipped.rate_limit_per_s, one),
         ("failed_auth_per_s", config.failed_auth_per_s, shipped.failed_auth_per_s, guesses),
@@ -94,14 +93,9 @@ fn about_counts(config: &Config) -> Vec<String> {
             found.push(format!("{name} is {set}: {harm}"));
         }
     }
-    let sizes = [
-        ("connections", limits.connections, shipped.limits.connections),
-        ("body_bytes", limits.body_bytes, shipped.limits.body_bytes),
-    ];
-    for (name, set, shipped) in sizes {
-        if set > shipped.saturating_mul(TIMES_SHIPPED as usize) {
-            found.push(format!("limits.{name} is {set}, {shipped} as shipped: {memory}"));
-        }
+    let (set, shipped) = (limits.connections, shipped.limits.connections);
+    if set > shipped.saturating_mul(TIMES_SHIPPED as usize) {
+        found.push(format!("limits.connections is {set}, {shipped} as shipped: requests may fill the memory"));
     }
     found
 }
@@ -193,7 +187,7 @@ mod tests {
     type Pair = (&'static str, &'static str);
 
     /// Settings with a value of which a line is said, and what else they are set with.
-    const UNSAFE: [(&str, &str, &[Pair]); 38] = [
+    const UNSAFE: [(&str, &str, &[Pair]); 36] = [
         ("serve_moved", "true", &[]),
         ("operator_listen", "0.0.0.0:8081", &[("behind_proxy", "true")]),
         ("behind_proxy", "true", &[]),
@@ -224,8 +218,6 @@ mod tests {
         ("limits.connections_per_address", "0", &[]),
         ("limits.connections_per_address", "4096", &[]),
         ("limits.connections_per_address", "100", &[("limits.connections", "100")]),
-        ("limits.body_bytes", "4294967296", &[]),
-        ("limits.body_bytes", "655361", &[]),
         ("limits.tls_handshake_timeout", "365d", &[]),
         ("limits.tls_handshake_timeout", "121s", &[]),
         ("limits.body_timeout", "365d", &[]),
@@ -236,7 +228,7 @@ mod tests {
 
     /// Settings that are refused where they would be unsafe, that say only where something is or belong to the data, that are looked at
     /// elsewhere (the key, the database, the proxy, certificates), or that are shipped as loose as they can be.
-    const HARMLESS: [&str; 37] = [
+    const HARMLESS: [&str; 38] = [
         "data",
         "database_url",
         "database_ca_file",
@@ -269,6 +261,7 @@ mod tests {
         "worker_threads",
         "tls.cert",
         "tls.key",
+        "limits.body_bytes",
         "limits.head_bytes",
         "limits.request_line_bytes",
         "limits.headers",
@@ -316,7 +309,7 @@ mod tests {
         let larger = set(&[
             ("rate_limit_per_s", "10000"),
             ("failed_auth_per_s", "1000"),
-            ("limits.body_bytes", "655360"),
+            ("limits.body_bytes", "409600"),
             ("limits.connections_per_address", "4095"),
             ("limits.drain_timeout", "2m"),
             ("quote_life", "5m"),
