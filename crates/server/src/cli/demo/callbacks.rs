@@ -65,7 +65,7 @@ async fn comes_again(stage: &mut Stage, cast: &Cast, screen: &mut Screen) -> any
         first.event_id == second.event_id && first.body == second.body && first.attempt == "1" && second.attempt == "2";
     screen.proves(
         same,
-        "The second attempt carries the same event ID and the same bytes, so a receiver can tell that it is one event.",
+        "The second attempt carries the same bytes: by bizType, bizId and bizStatus, which are signed with them, a receiver can tell that it is one event.",
     );
     let afresh = first.nonce != second.nonce && first.signature != second.signature && second.refused.is_none();
     screen.proves(afresh, "It was signed afresh, with its own timestamp and nonce, and verified again.");
