@@ -27,7 +27,7 @@ pub struct CallbackBody {
     pub biz_status: String,
     /// The application that made it.
     pub client_id: String,
-    /// JSON as text; its structure depends on `bizType`.
+    /// JSON as text; its structure depends on `bizType`. The platform's back end may write any: where a field is missing, query the order.
     pub data: String,
 }
 

@@ -77,7 +77,7 @@ impl Modify for Everywhere {
         if let Some(about) = &mut document.info.description {
             about.push('\n');
             // Of no call: it is what a path says to another method.
-            about.push_str(&failures::table(operator_codes().chain([Code::MethodNotAllowed])));
+            about.push_str(&failures::table(operator_codes().chain([Code::MethodNotAllowed]), Listener::Operator));
         }
         let needless = needless_bodies(document);
         let roles = roles();

@@ -19,8 +19,8 @@ pub struct Response {
     /// The order.
     #[serde(flatten)]
     pub order: Order,
-    /// The text of the QR code.
+    /// The text of the QR code: the deployment's `checkout_url`, a slash and the `prepayId`. As shipped (`countersign://pay`) it leads nowhere.
     pub qr_content: String,
-    /// Where the payer can pay without the code.
+    /// Where the payer can pay without the code; the same address.
     pub location: String,
 }

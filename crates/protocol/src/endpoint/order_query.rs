@@ -27,11 +27,11 @@ pub struct Response {
     pub goods_name: Option<String>,
     /// As asked for.
     pub channel_id: Option<String>,
-    /// What was really paid, numeric text; null before `PAID`, unless the platform has said it.
+    /// What was really paid, numeric text; null before `PAID`, unless the platform has said it. It may be more or less than `orderAmount`, also of a `PAID` order: compare them before you deliver.
     pub actual_amount: Option<String>,
-    /// Null before `PAID`, and for merchants without fee rules.
+    /// Null before `PAID`, and always for orders of plain merchants and of institutions themselves. Orders of sub-accounts have it from `PAID` on, also where no rule was in force.
     pub fee: Option<Fee>,
-    /// The text of the QR code; null where the order has none.
+    /// The text of the QR code, an address of the platform's page for payers; null where the order has none.
     pub qr_content: Option<String>,
     /// Where the payer can pay without the code; null as above.
     pub location: Option<String>,

@@ -168,7 +168,7 @@ pub struct Order {
     pub currency: String,
     /// Numeric text without trailing zeros.
     pub order_amount: String,
-    /// `PENDING`, `PROCESS`, `PAID`, `EXPIRED` or `CLOSED`.
+    /// `PENDING`, `PROCESS`, `PAID`, `EXPIRED` or `CLOSED`. `PAID` does not say that `orderAmount` was paid: the query tells `actualAmount`.
     pub status: String,
     /// As asked for.
     pub terminal_type: Option<String>,
@@ -182,11 +182,11 @@ pub struct Order {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = OrderFee)]
 pub struct Fee {
-    /// The rule version in force when it was paid; null where there was none.
+    /// The rule version in force when it was paid; null where there was none, and then both markups are 0 and both fees `0`.
     pub config_id: Option<String>,
     /// Its number; null as above.
     pub version_no: Option<i64>,
-    /// Percentage markup.
+    /// Markup in percent; a fraction where the deployment has `markup_unit = "fraction"`.
     pub r_markup: Exact,
     /// Fixed markup in USDT.
     pub f_markup: Exact,

@@ -18,7 +18,7 @@ pub const PATH: &str = "/rate/commission_rule";
 pub struct Request {
     /// Sub-account ID.
     pub sub_merchant_id: String,
-    /// `yyyy-MM-dd HH:mm:ss`; now where absent.
+    /// `yyyy-MM-dd HH:mm:ss`, in UTC or the deployment's `rule_timezone`; now where absent.
     pub query_time: Option<String>,
 }
 
@@ -54,15 +54,15 @@ pub struct Record {
     pub config_id: Option<String>,
     /// Its number.
     pub version_no: Option<i64>,
-    /// Percentage markup.
+    /// Markup in percent; a fraction where the deployment has `markup_unit = "fraction"`.
     pub r_markup: Option<Exact>,
     /// Fixed markup in USDT.
     pub f_markup: Option<Exact>,
     /// Its state.
     pub status: Option<RuleStatus>,
-    /// `yyyy-MM-dd HH:mm:ss`.
+    /// `yyyy-MM-dd HH:mm:ss`, in UTC or the deployment's `rule_timezone`.
     pub effective_date: Option<String>,
-    /// `yyyy-MM-dd HH:mm:ss`, exclusive; null where open-ended.
+    /// `yyyy-MM-dd HH:mm:ss` in the same zone, exclusive; null where open-ended.
     pub due_date: Option<String>,
     /// The same as `due_date`.
     pub expired_date: Option<String>,
@@ -75,7 +75,7 @@ pub struct Record {
 /// A rate with both of its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ActualRate {
-    /// Percentage.
+    /// In percent; a fraction where the deployment has `markup_unit = "fraction"`.
     pub r_total: Exact,
     /// Fixed, in USDT.
     pub f_total: Exact,

@@ -20,7 +20,7 @@ pub const PATH: &str = "/rate/commission_rule/upgrade";
 pub struct Request {
     /// Sub-account ID.
     pub sub_merchant_id: String,
-    /// Percentage markup, 0 to 100 with at most 8 decimals.
+    /// Markup in percent, 0 to 100 with at most 8 decimals. In a deployment with `markup_unit = "fraction"` 0 to 1, and 0.3 is 30 %.
     #[serde(serialize_with = "as_exact")]
     #[schema(value_type = Exact)]
     pub r_markup: Decimal,
@@ -28,9 +28,9 @@ pub struct Request {
     #[serde(serialize_with = "as_exact")]
     #[schema(value_type = Option<Exact>)]
     pub f_markup: Decimal,
-    /// `yyyy-MM-dd HH:mm:ss`.
+    /// `yyyy-MM-dd HH:mm:ss`, in UTC unless the deployment has set another time zone (`rule_timezone`).
     pub effective_date: String,
-    /// `yyyy-MM-dd HH:mm:ss`; open-ended where absent or null.
+    /// `yyyy-MM-dd HH:mm:ss` in the same zone; open-ended where absent or null.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due_date: Option<String>,
 }
@@ -75,15 +75,15 @@ pub struct Response {
     pub version_no: i64,
     /// Sub-account ID.
     pub sub_merchant_id: String,
-    /// Percentage markup.
+    /// Markup in percent, or a fraction, as asked for.
     pub r_markup: Exact,
     /// Fixed markup in USDT.
     pub f_markup: Exact,
     /// The state at creation.
     pub status: RuleStatus,
-    /// `yyyy-MM-dd HH:mm:ss`.
+    /// `yyyy-MM-dd HH:mm:ss`, in UTC or the deployment's `rule_timezone`.
     pub effective_date: String,
-    /// `yyyy-MM-dd HH:mm:ss`, exclusive; null where open-ended.
+    /// `yyyy-MM-dd HH:mm:ss` in the same zone, exclusive; null where open-ended.
     pub due_date: Option<String>,
     /// ISO 8601, UTC.
     pub created_at: String,

@@ -39,7 +39,7 @@ pub fn refuse(operation: &mut Operation, codes: &[Code], content: impl Fn(&[Code
 /// Puts an example of each of these codes where [`refuse`] looks for it.
 pub fn put_examples(components: &mut Components, codes: impl Iterator<Item = Code>, listener: Listener) {
     for code in codes {
-        let example = ExampleBuilder::new().summary(code.to_string()).description(what_to_do(code));
+        let example = ExampleBuilder::new().summary(code.to_string()).description(what_to_do(code, listener));
         let example = example.value(Some(refusal(code, listener))).build();
         components.examples.insert(code.label().to_owned(), example.into());
     }
@@ -125,11 +125,13 @@ const fn sentence(code: Code, listener: Listener) -> &'static str {
 }
 
 /// What whoever gets this code does next.
-pub const fn what_to_do(code: Code) -> &'static str {
+pub const fn what_to_do(code: Code, listener: Listener) -> &'static str {
+    let is_operator = matches!(listener, Listener::Operator);
     match code {
         Code::InvalidParameter => "Change what the message names.",
         Code::InvalidSignature => {
-            "Recompute the known answer of the introduction; then look whether the ClientId and the secret are of one application."
+            "Recompute the known answer of the introduction; then look whether the ClientId and the secret are of one application. A disabled \
+             application, merchant or institution gets the same answer: ask the operator."
         }
         Code::TimestampOutOfRange => {
             "Set your clock by `GET /v1/time`, sign afresh and repeat once. Where the message names a restore, wait until the instant that it names."
@@ -146,7 +148,7 @@ pub const fn what_to_do(code: Code) -> &'static str {
             "Look at the number, and whose it is: an institution names its sub-account in `On-Behalf-Of`."
         }
         Code::MerchantNotAllowed => {
-            "Name your own institution in `MerchantId`, and one of its sub-accounts in `On-Behalf-Of`."
+            "Name your own institution in `MerchantId`, and one of its sub-accounts, which is not disabled, in `On-Behalf-Of`."
         }
         Code::InvalidOrderStatus => "Query where it stands: it is there already, or cannot get there.",
         Code::InvalidCurrency => "Send another currency, 2 to 10 of `A-Z 0-9`.",
@@ -156,16 +158,21 @@ pub const fn what_to_do(code: Code) -> &'static str {
         Code::SubMerchantNotFound => "Send the id of a sub-account of the institution.",
         Code::InvalidRulePeriod => "Send dates that exist, the end behind the beginning and in the future.",
         Code::ConfigIdNotAccepted => "Leave `config_id` out: the sub-account says which rule is meant.",
-        Code::NotFound => "Look at the path and at the ids in it.",
+        Code::NotFound if is_operator => "Look at the path and at the ids in it.",
+        Code::NotFound => "Look at the path.",
         Code::MethodNotAllowed => "Use the method that `Allow` names.",
         Code::EventsGone => "Go on with an `after` one less than the `seq` that ends the message.",
         Code::BodyTooLarge => "Send less.",
         Code::HeadersTooLarge => "Send fewer and shorter headers.",
-        Code::RateLimited | Code::ServiceUnavailable => {
-            "Nothing was done: repeat after `Retry-After`, signed afresh where calls are signed."
+        Code::RateLimited | Code::ServiceUnavailable if is_operator => "Nothing was done: repeat after `Retry-After`.",
+        Code::RateLimited | Code::ServiceUnavailable => "Nothing was done: repeat after `Retry-After`, signed afresh.",
+        Code::InternalError if is_operator => {
+            "Repeat what only reads. A change may have been made: one with an `Idempotency-Key` may be repeated with the same key; else query first."
         }
         Code::InternalError => {
-            "Repeat what only reads. A change may have been made: query first. A create with its own number, or with an `Idempotency-Key`, may be repeated."
+            "The change may have been made. Repeat, signed afresh, what only reads, a payment order by its `merchantTradeNo`, a conversion by its \
+             `clientReqId`, a close, and the creation of a first fee rule (FEE_RULE_EXISTS then says that there is one, which may be yours). Before \
+             another upgrade of a fee rule query first."
         }
         Code::Unauthenticated => "Send a token that has neither ended nor been revoked.",
         Code::RoleNotAllowed => "Use a token of the role that the call needs.",
@@ -178,10 +185,10 @@ pub const fn what_to_do(code: Code) -> &'static str {
 }
 
 /// The codes as a table: what each one is, and what to do.
-pub fn table(codes: impl Iterator<Item = Code>) -> String {
+pub fn table(codes: impl Iterator<Item = Code>, listener: Listener) -> String {
     let row = |code: Code| {
         let (status, digits, label) = (code.http_status(), code.code(), code.label());
-        format!("| {status} | {digits} | {label} | {} |\n", what_to_do(code))
+        format!("| {status} | {digits} | {label} | {} |\n", what_to_do(code, listener))
     };
     format!("| HTTP | code | label | what to do |\n|---|---|---|---|\n{}", codes.map(row).collect::<String>())
 }

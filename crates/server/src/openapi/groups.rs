@@ -14,7 +14,10 @@ const OF_MERCHANTS: [Group; 6] = [
     (FEE_RULES, "What an institution adds to its base rate for each sub-account: versions that are never changed."),
     (EVENTS, "What was told by callbacks, again and without gaps."),
     (TIME, "The server's clock, without a signature."),
-    (CALLBACKS, "What the service sends to your endpoint. Be idempotent: an event can arrive more than once."),
+    (
+        CALLBACKS,
+        "What the service sends to your endpoint. Be idempotent: an event can arrive more than once, with the same `bizType`, `bizId` and `bizStatus`.",
+    ),
 ];
 pub const PAYMENT_ORDERS: &str = "Payment orders";
 pub const CONVERT_ORDERS: &str = "Convert orders";

@@ -98,7 +98,7 @@ fn security(is_signed: bool) -> Vec<SecurityRequirement> {
 }
 
 fn description() -> String {
-    format!("{}\n{}", include_str!("info/merchant.md"), failures::table(merchant_codes()))
+    format!("{}\n{}", include_str!("info/merchant.md"), failures::table(merchant_codes(), Listener::Merchant))
 }
 
 fn merchant_codes() -> impl Iterator<Item = Code> {
@@ -155,8 +155,8 @@ const fn about(endpoint: Endpoint) -> &'static str {
              lost answer query first."
         }
         Endpoint::RuleCreate => {
-            "Where a version is effective or pending the answer is FEE_RULE_EXISTS, so a lost answer may be repeated. `config_id` is ignored. Only a \
-             key of the institution itself."
+            "Where a version is effective or pending the answer is FEE_RULE_EXISTS. So repeat it after a lost answer: FEE_RULE_EXISTS then says that there \
+             is a rule, made by your first request or by somebody else; query it. `config_id` is ignored. Only a key of the institution itself."
         }
         Endpoint::RuleQuery => {
             "Now, or in the second that `query_time` names, as it ended. Where no version is in force `has_markup` is false, its fields are null, and \
@@ -164,7 +164,9 @@ const fn about(endpoint: Endpoint) -> &'static str {
         }
         Endpoint::RuleList => {
             "One record for each version that is effective or pending now, and one with `has_markup` false for each sub-account that has neither. The \
-             body is at least `{}`."
+             body is at least `{}`. Ask for one page after the other: lists of one institution are read one at a time, and one that has waited for 4 s \
+             is answered 503. Each page shows the rules as they are when it is read: a version that is made between two pages, or comes into force or \
+             ends, may move records from one to the other."
         }
         Endpoint::ConvertOrder => "One of your own merchant, or of the sub-account that `On-Behalf-Of` names.",
         Endpoint::ConvertCurrency => "In alphabetical order.",
@@ -184,9 +186,13 @@ const fn about(endpoint: Endpoint) -> &'static str {
              other content it is DUPLICATE_TRADE_NO. Content is the operation, `currency`, `orderAmount` as a number, `merchantUserId`, `channelId` \
              and `goods`. Repeat it, signed afresh, until it is answered."
         }
-        Endpoint::OrderQuery => "Where both numbers are given, both must be the order's.",
+        Endpoint::OrderQuery => {
+            "Where both numbers are given, both must be the order's. Before you deliver: only the status PAID counts, and it does not say how much was \
+             paid; compare `actualAmount` with `orderAmount`."
+        }
         Endpoint::OrderClose => {
-            "Only what is PENDING can be closed. Idempotent: what is CLOSED already is answered with success."
+            "Only what is PENDING can be closed. Idempotent: what is CLOSED already is answered with success, so repeat it, signed afresh, until it is \
+             answered."
         }
         Endpoint::Events => {
             "Ask for one page after the other, until `events` is empty: a page may have fewer than `limit`. Where what follows `after` is not kept any \
@@ -401,7 +407,7 @@ fn failure(code: Code) -> (String, RefOr<Schema>) {
     let null = Schema::from(ObjectBuilder::new().schema_type(Type::Null));
     let envelope = envelope(["FAIL", code.code(), code.label()], null.into())
         .property("errorMessage", text().description(Some("What to change")))
-        .description(Some(failures::what_to_do(code)));
+        .description(Some(failures::what_to_do(code, Listener::Merchant)));
     (failure_name(code), Schema::from(envelope).into())
 }
 
@@ -424,6 +430,9 @@ fn word(word: &str) -> ObjectBuilder {
     text().enum_values(Some([word]))
 }
 
+const GONE: &str = "The endpoint is gone: all callbacks of the application are disabled until the operator enables them, and its events wait. Do not answer so to a single event.";
+const EVENT_ID: &str = "The same on every attempt. Not signed: for questions to the operator, not to know repeats by";
+
 /// What the merchant's own endpoint is sent, and what it answers.
 fn callback(schemas: &mut Schemas) -> OperationBuilder {
     let acknowledgement = ObjectBuilder::new()
@@ -441,19 +450,21 @@ fn callback(schemas: &mut Schemas) -> OperationBuilder {
         .summary(Some("A callback to the merchant's endpoint"))
         .description(Some(
             "Verify the signature over the raw body, as of requests, before anything else; that the nonce begins with `callback`, and was not taken \
-             before; that the timestamp is within 5 minutes of your clock. Answer within 15 seconds. Anything but 2xx with `returnCode` SUCCESS comes \
-             again by the schedule, with the same body, signed afresh.",
+             before; that the timestamp is within 5 minutes of your clock. Answer within 15 seconds (a deployment may set another time). Anything but 2xx with `returnCode` SUCCESS comes \
+             again by the schedule, with the same body, signed afresh, but for 410. An event may arrive more than once: know it by `bizType`, `bizId` and \
+             `bizStatus`, which are signed. Before you deliver goods query the order: only its answer PAID counts.",
         ))
         .tag(groups::CALLBACKS)
         .securities(Some(security(false)))
         .request_body(Some(RequestBodyBuilder::new().content(JSON, body).required(Some(Required::True)).build()))
-        .response("200", answer);
+        .response("200", answer)
+        .response("410", ResponseBuilder::new().description(GONE).build());
     for parameter in [
         form(header(Header::Timestamp, Required::True, "Unix milliseconds of this attempt"), bounds::TIMESTAMP),
         form(header(Header::Nonce, Required::True, "Begins with `callback`, new for each attempt"), CALLBACK_NONCE),
         form(header(Header::Signature, Required::True, "HMAC-SHA512 as on requests"), SIGNATURE_FORM),
         form(header(Header::SignatureNext, Required::False, "By the other secret, while two are live"), SIGNATURE_FORM),
-        header(Header::EventId, Required::True, "The same on every attempt"),
+        header(Header::EventId, Required::True, EVENT_ID),
         form(header(Header::Attempt, Required::True, "1, 2, ..."), bounds::COUNT),
         form(header(Header::Sequence, Required::True, "1, 2, ... per bizId"), bounds::COUNT),
     ] {
