@@ -63,13 +63,13 @@ impl LaneSet {
 
     /// The lanes of either.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// The lanes of both.
     #[must_use]
-    pub const fn shared(self, other: Self) -> Self {
+    pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 

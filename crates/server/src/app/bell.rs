@@ -117,7 +117,7 @@ impl Bell {
     /// Tells it to look at every application in these lanes.
     pub fn ring_lanes(&self, lanes: LaneSet) {
         let mut rung = self.rung();
-        rung.lanes = rung.lanes.and(lanes);
+        rung.lanes = rung.lanes.union(lanes);
         drop(rung);
         self.ring.notify_one();
     }

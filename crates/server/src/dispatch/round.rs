@@ -84,14 +84,14 @@ impl Dispatcher {
     pub(super) fn look_in(&self, lanes: LaneSet) {
         if !lanes.is_empty() {
             let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
-            *looks = looks.and(lanes);
+            *looks = looks.union(lanes);
             self.look.notify_one();
         }
     }
 
     /// Notes when the applications in these lanes have something due.
     pub(super) async fn look_for(&self, lanes: LaneSet) -> Result<(), StoreError> {
-        let lanes = lanes.shared(self.leases.open(Instant::now()));
+        let lanes = lanes.intersection(self.leases.open(Instant::now()));
         let (mut after, mut first_looks) = (None, 0);
         while !lanes.is_empty() {
             let owed = self.app.store.owed(lanes, Cursor { after, limit: OWED_PAGE }).await?;
@@ -114,7 +114,7 @@ impl Dispatcher {
             }
         }
         let mut desk = self.desk.lock().await;
-        desk.looked = desk.looked.and(lanes.shared(self.leases.open(Instant::now())));
+        desk.looked = desk.looked.union(lanes.intersection(self.leases.open(Instant::now())));
         drop(desk);
         self.landed.notify_one();
         Ok(())
@@ -130,7 +130,7 @@ impl Dispatcher {
         let mut desk = self.desk.lock().await;
         self.open(&mut desk);
         let rung = self.app.due.take();
-        self.look_in(rung.lanes.shared(desk.open));
+        self.look_in(rung.lanes.intersection(desk.open));
         for (application, tenant) in rung.applications {
             if desk.open.contains(Lane::of(application)) {
                 desk.lineup.note(tenant, application, now);
@@ -168,7 +168,7 @@ impl Dispatcher {
         let before = std::mem::replace(&mut desk.terms, terms);
         // What was found under the terms before may have been delivered by whoever had these lanes in between.
         let again = terms.taken_again_since(&before);
-        desk.looked = desk.looked.shared(held).difference(again);
+        desk.looked = desk.looked.intersection(held).difference(again);
         let open = if is_shut { LaneSet::NONE } else { held };
         let kept = std::mem::replace(&mut desk.open, open).difference(again);
         if kept != open {

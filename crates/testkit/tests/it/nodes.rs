@@ -130,7 +130,7 @@ async fn nodes_share_the_callbacks_wake_each_other_and_hand_over_when_one_stops(
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
     let held = |node: &Running| node.app.due.held();
     until("the lanes are shared", async || held(&one).len() == 32 && held(&two).len() == 32).await;
-    assert_eq!(held(&one).0 | held(&two).0, LaneSet::ALL.0);
+    assert_eq!(held(&one).union(held(&two)), LaneSet::ALL);
     let receiver = Receiver::start().await.expect("a loopback port");
     let access = fleet.access(&one);
     let signers = one_in_each(&access, &one, &receiver.url(), [held(&one), held(&two)]).await;
