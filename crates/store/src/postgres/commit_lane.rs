@@ -98,10 +98,6 @@ pub(super) struct Job {
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
-fn refused(failure: &Failure) -> CommitError {
-    CommitError::Store(failure.refusal())
-}
-
 /// How a commit ended.
 enum Commit {
     /// Done; the rows that each step found, where the answers arrived.
@@ -148,6 +144,10 @@ impl CommitLane {
         self.connections.limits()
     }
 
+    fn refused(&self, failure: &Failure) -> CommitError {
+        CommitError::Store(self.connections.refusal(failure))
+    }
+
     /// Writes until nobody can ask any more.
     pub(super) async fn run(mut self, mut queue: mpsc::Receiver<Job>, group_max: usize) {
         let (mut jobs, mut rare) = (Vec::with_capacity(group_max), RareJobs::default());
@@ -165,7 +165,7 @@ impl CommitLane {
                 if let Err(job) = rare.push(job) {
                     let is_conversion = converts_for(&job.batch).is_some();
                     let crowded = CommitError::Conflict(Conflict::Crowded);
-                    self.tell(job, Err(if is_conversion { crowded } else { refused(&Failure::crowded()) }));
+                    self.tell(job, Err(if is_conversion { crowded } else { self.refused(&Failure::crowded()) }));
                 }
             }
             for (number, group) in self.groups(grouped).into_iter().enumerate() {
@@ -188,7 +188,7 @@ impl CommitLane {
         {
             // For whoever has gone nothing is done any more.
             if job.answer.is_closed() {
-                self.tell(job, Err(refused(&Failure::late())));
+                self.tell(job, Err(self.refused(&Failure::late())));
             } else if let Some(job) = self.in_time(job) {
                 self.pulse.begin();
                 self.alone(job).await;
@@ -220,7 +220,7 @@ impl CommitLane {
             return Some(job);
         }
         // A caller who went away has no use for the answer.
-        self.tell(job, Err(refused(&Failure::late())));
+        self.tell(job, Err(self.refused(&Failure::late())));
         None
     }
 
@@ -253,7 +253,7 @@ impl CommitLane {
         match failure.trouble {
             Trouble::Lost | Trouble::Silent | Trouble::Away => {
                 for job in jobs {
-                    self.tell(job, Err(refused(&failure)));
+                    self.tell(job, Err(self.refused(&failure)));
                 }
             }
             Trouble::Again | Trouble::Unfit => {
@@ -343,7 +343,7 @@ impl CommitLane {
                 {
                     tries += 1;
                 }
-                Err(failure) => break Err(refused(&failure)),
+                Err(failure) => break Err(self.refused(&failure)),
             }
         };
         if matches!(answer, Ok(_) | Err(CommitError::Unknown)) && changes_directory(&job.batch) {

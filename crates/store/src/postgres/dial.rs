@@ -17,6 +17,7 @@ use super::fault::{Failure, fault, words};
 use super::hosts::{Misses, each_host, guarded, unreached};
 use super::incumbent::{Incumbent, LEFT_BEHIND, Office};
 use super::limits::Limits;
+use super::room::Room;
 use super::served::Served;
 use super::session::Session;
 use super::tls::MakeTls;
@@ -89,6 +90,7 @@ pub(super) struct Dial {
     failed: Mutex<Option<(Instant, String)>>,
     incumbent: Incumbent,
     served: Served,
+    room: Room,
     /// Whether all hosts were asked, and one was connected to after that.
     has_begun: AtomicBool,
     /// Whether what is found then belongs into the log.
@@ -151,6 +153,7 @@ impl Dial {
             failed: Mutex::default(),
             incumbent: Incumbent::new(None),
             served: Served::new(),
+            room: Room::default(),
             has_begun: AtomicBool::new(false),
             tells: false,
         })
@@ -176,6 +179,10 @@ impl Dial {
 
     pub(super) const fn limits(&self) -> Limits {
         self.limits
+    }
+
+    pub(super) const fn room(&self) -> &Room {
+        &self.room
     }
 
     pub(super) fn hosts(&self) -> &[Config] {

@@ -7,9 +7,6 @@ use tokio_postgres::error::{Severity, SqlState};
 
 use crate::contract::StoreError;
 
-/// SQLSTATE of a disk without room, as [`words`] quote it.
-pub(super) const FULL: &str = "(53100)";
-
 /// What can be done about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
@@ -61,36 +58,43 @@ fn trouble_in_commit(error: &Error) -> Trouble {
 pub(super) struct Failure {
     pub(super) trouble: Trouble,
     pub(super) why: String,
+    /// Whether the database said that its disk is full.
+    pub(super) is_for_want_of_room: bool,
 }
 
 impl Failure {
     pub(super) fn new(error: &Error) -> Self {
-        Self { trouble: trouble(error), why: words(error) }
+        let is_for_want_of_room = error.code() == Some(&SqlState::DISK_FULL);
+        Self { trouble: trouble(error), why: words(error), is_for_want_of_room }
+    }
+
+    /// A failure that is no answer of the database.
+    fn of(trouble: Trouble, why: impl Into<String>) -> Self {
+        Self { trouble, why: why.into(), is_for_want_of_room: false }
     }
 
     /// Of the answer to `COMMIT`.
     pub(super) fn in_commit(error: &Error) -> Self {
-        Self { trouble: trouble_in_commit(error), why: words(error) }
+        Self { trouble: trouble_in_commit(error), ..Self::new(error) }
     }
 
     pub(super) fn silent() -> Self {
-        Self { trouble: Trouble::Silent, why: "the database does not answer".to_owned() }
+        Self::of(Trouble::Silent, "the database does not answer")
     }
 
     /// It waited too long for its turn: what is behind it must not wait for it as well.
     pub(super) fn late() -> Self {
-        let why = "the database is too slow: the request waited too long for its turn";
-        Self { trouble: Trouble::Away, why: why.to_owned() }
+        Self::of(Trouble::Away, "the database is too slow: the request waited too long for its turn")
     }
 
     /// Its tenant has as many changes waiting as may.
     pub(super) fn crowded() -> Self {
-        Self { trouble: Trouble::Away, why: "too many changes of one merchant are waiting".to_owned() }
+        Self::of(Trouble::Away, "too many changes of one merchant are waiting")
     }
 
     /// The commit was answered, but with a warning: somebody ended its wait for the synchronous standby.
     pub(super) fn warned() -> Self {
-        Self { trouble: Trouble::Lost, why: "the wait for the synchronous standby was ended".to_owned() }
+        Self::of(Trouble::Lost, "the wait for the synchronous standby was ended")
     }
 
     /// Whether what was under way may have been done.
@@ -112,10 +116,8 @@ impl Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unavailable(why) => Self { trouble: Trouble::Away, why },
-            StoreError::Corrupt { .. } | StoreError::Unfit(_) => {
-                Self { trouble: Trouble::Unfit, why: error.to_string() }
-            }
+            StoreError::Unavailable(why) => Self::of(Trouble::Away, why),
+            StoreError::Corrupt { .. } | StoreError::Unfit(_) => Self::of(Trouble::Unfit, error.to_string()),
         }
     }
 }

@@ -93,7 +93,6 @@ use nodes::Aside;
 use nonces::Nonces;
 use queries::Found;
 use readers::Readers;
-use room::Room;
 use signals::Herald;
 use writer_connections::WriterConnections;
 use writers::{Writers, answered};
@@ -124,7 +123,6 @@ pub struct PostgresStore {
     herald: Arc<Herald>,
     /// Where what is heard goes; made by whoever asks first.
     heard: OnceLock<broadcast::Sender<Signal>>,
-    room: Room,
     /// Ends what would go on for ever.
     endless: Mutex<Vec<AbortHandle>>,
     /// For what is done now and then.
@@ -179,7 +177,6 @@ impl PostgresStore {
             chain,
             herald,
             heard: OnceLock::new(),
-            room: Room::default(),
             endless: Mutex::new(vec![calling]),
         })
     }
@@ -192,7 +189,7 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
-        answered(self.writers.send(batch)?).await.map_err(|refused| self.room.heed(refused))
+        answered(self.writers.send(batch)?).await
     }
 
     async fn commit_each(&self, batches: Vec<Batch>) -> Vec<Result<Committed, CommitError>> {
@@ -200,7 +197,7 @@ impl Store for PostgresStore {
         let mut answers = Vec::with_capacity(sent.len());
         for sent in sent {
             answers.push(match sent {
-                Ok(waiting) => answered(waiting).await.map_err(|refused| self.room.heed(refused)),
+                Ok(waiting) => answered(waiting).await,
                 Err(error) => Err(error),
             });
         }
@@ -212,7 +209,7 @@ impl Store for PostgresStore {
     }
 
     async fn settle(&self, claim: ClaimKey) -> Found<Claimed> {
-        nonces::settle(&self.nonces, &self.writers.settling, &claim).await.map_err(|refused| self.room.heed(refused))
+        nonces::settle(&self.nonces, &self.writers.settling, &claim).await
     }
 
     fn first_stamped(&self, claim: &ClaimKey) -> Option<UnixMillis> {

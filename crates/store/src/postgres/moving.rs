@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use countersign_domain::time::UnixMillis;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Portal, Transaction};
 
@@ -132,7 +133,7 @@ impl Target {
         let session = dial.session().await?;
         session.client().batch_execute(SETTINGS).await.map_err(fault)?;
         session.client().batch_execute(LOCK).await.map_err(|error| match error.code() {
-            Some(code) if code.code() == "55P03" => StoreError::Unavailable(
+            Some(&SqlState::LOCK_NOT_AVAILABLE) => StoreError::Unavailable(
                 "another move or restore into this database, or an `init`, is under way".to_owned(),
             ),
             _ => fault(error),

@@ -7,30 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::PostgresStore;
 use super::dial::Dial;
-use super::fault::{FULL, fault};
-use crate::contract::{CommitError, StoreError};
+use super::fault::{Failure, fault};
+use crate::contract::StoreError;
 
 /// A table of one MiB that nobody else sees, and that is gone with its transaction. Its rows are too short to be compressed.
 const ASK: &str = "BEGIN; SET LOCAL temp_tablespaces = '';
     CREATE TEMPORARY TABLE countersign_room ON COMMIT DROP AS SELECT repeat(md5(n::text), 47) FROM generate_series(1, 700) n;
     ROLLBACK";
-
-/// Why something was refused.
-pub(super) trait Refusal {
-    fn is_for_want_of_room(&self) -> bool;
-}
-
-impl Refusal for StoreError {
-    fn is_for_want_of_room(&self) -> bool {
-        matches!(self, Self::Unavailable(why) if why.contains(FULL))
-    }
-}
-
-impl Refusal for CommitError {
-    fn is_for_want_of_room(&self) -> bool {
-        matches!(self, Self::Store(error) if error.is_for_want_of_room())
-    }
-}
 
 /// What is known of the disk.
 #[derive(Debug, Default)]
@@ -39,12 +22,11 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Hears why a change was refused.
-    pub(super) fn heed<E: Refusal>(&self, refused: E) -> E {
-        if refused.is_for_want_of_room() {
+    /// Hears why a change was not made.
+    pub(super) fn heed(&self, failure: &Failure) {
+        if failure.is_for_want_of_room {
             self.was_full.store(true, Ordering::Relaxed);
         }
-        refused
     }
 
     /// Asks for room, if there was none. Where a server will not say, as to a role that may make no temporary table, the small change has to do.
@@ -57,11 +39,10 @@ impl Room {
             dial.in_time(async { session.client().batch_execute(ASK).await.map_err(fault) }).await
         };
         match ask.await {
-            Err(StoreError::Unavailable(why)) if !why.contains(FULL) => {
+            Err(error @ StoreError::Unavailable(_)) => {
                 self.was_full.store(true, Ordering::Relaxed);
-                Err(StoreError::Unavailable(why))
+                Err(error)
             }
-            Err(error) if error.is_for_want_of_room() => Err(self.heed(error)),
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -70,6 +51,6 @@ impl Room {
 impl PostgresStore {
     /// Whether the database's disk has room for more than a change that needs none: asked of it once it had none for a change.
     pub async fn has_room(&self) -> Result<(), StoreError> {
-        self.room.is_there(&self.dial).await
+        self.dial.room().is_there(&self.dial).await
     }
 }

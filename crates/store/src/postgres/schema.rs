@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tokio_postgres::GenericClient;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Error, GenericClient};
 
 use super::dial::Dial;
 use super::fault::fault;
@@ -60,8 +61,28 @@ const UNLOCK: &str = "SELECT pg_advisory_unlock(4851337200)";
 
 /// How often a migration that meets a held table is begun again, at the step that met it.
 const TRIES_MAX: u32 = 30;
-/// SQLSTATE of a lock that was not let go in time, and of transactions that waited for each other, as the store's errors quote them.
-const IN_THE_WAY: [&str; 2] = ["(55P03)", "(40P01)"];
+
+/// Why steps were not applied.
+enum Stopped {
+    /// A lock was not let go in time, or transactions waited for each other.
+    InTheWay(StoreError),
+    Refused(StoreError),
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        match error.code() {
+            Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED) => Self::InTheWay(fault(error)),
+            _ => Self::Refused(fault(error)),
+        }
+    }
+}
 
 fn known() -> i32 {
     i32::try_from(STEPS.len()).unwrap_or(i32::MAX)
@@ -155,14 +176,13 @@ pub(super) async fn migrate(dial: &Dial) -> Result<SchemaState, StoreError> {
     let mut tries = 1;
     loop {
         match apply(dial).await {
-            Err(StoreError::Unavailable(why))
-                if IN_THE_WAY.iter().any(|code| why.contains(code)) && tries < TRIES_MAX =>
-            {
+            Err(Stopped::InTheWay(StoreError::Unavailable(why))) if tries < TRIES_MAX => {
                 tracing::warn!("A table that a migration changes is held by somebody ({why}); this is tried again");
                 tries += 1;
                 sleep(dial.limits().lock()).await;
             }
-            done => return done,
+            Err(Stopped::InTheWay(error) | Stopped::Refused(error)) => return Err(error),
+            Ok(state) => return Ok(state),
         }
     }
 }
@@ -171,7 +191,7 @@ pub(super) async fn migrate(dial: &Dial) -> Result<SchemaState, StoreError> {
 /// table. Whoever is cut off between two of them goes on there. Where nothing is applied yet nothing is large, and all of them are one transaction: a new
 /// database has the whole schema or nothing. A step may take hours, and nobody can tell one that is at work from a server that is
 /// silent.
-async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
+async fn apply(dial: &Dial) -> Result<SchemaState, Stopped> {
     let state = state(dial).await?;
     // Nodes that run are not held up where there is nothing to do.
     if state.applied == state.known {
@@ -181,38 +201,38 @@ async fn apply(dial: &Dial) -> Result<SchemaState, StoreError> {
     // Whoever ends this process ends the step that is at work, too; a server that cannot see that lets it go on and undoes it.
     let _ = session.client().batch_execute("SET client_connection_check_interval = '5s'").await;
     // Another node may migrate for longer than statements may wait elsewhere; the steps themselves must not wait so long.
-    session.client().batch_execute("SET lock_timeout = 0").await.map_err(fault)?;
-    session.client().batch_execute(LOCK).await.map_err(fault)?;
-    let looked = session.transaction().await.map_err(fault)?;
+    session.client().batch_execute("SET lock_timeout = 0").await?;
+    session.client().batch_execute(LOCK).await?;
+    let looked = session.transaction().await?;
     let done = applied(&looked).await?;
     let steps = pending(&done, STEPS)?;
     expect_free(&looked, steps).await?;
-    looked.rollback().await.map_err(fault)?;
+    looked.rollback().await?;
     let at_once = if done.is_empty() { steps.len() } else { 1 };
     for steps in steps.chunks(at_once) {
         take(&mut session, steps, dial.limits().lock()).await?;
     }
     // The lock would go with the connection as well, but not before the server has seen its end.
-    session.client().batch_execute(UNLOCK).await.map_err(fault)?;
+    session.client().batch_execute(UNLOCK).await?;
     Ok(SchemaState { applied: known(), known: known() })
 }
 
 /// Some steps, and the note of each.
-async fn take(session: &mut Session, steps: &[Step], patience: Duration) -> Result<(), StoreError> {
-    let transaction = session.transaction().await.map_err(fault)?;
+async fn take(session: &mut Session, steps: &[Step], patience: Duration) -> Result<(), Stopped> {
+    let transaction = session.transaction().await?;
     let patience = format!("SET LOCAL lock_timeout = {}", patience.as_millis());
-    transaction.batch_execute(&patience).await.map_err(fault)?;
+    transaction.batch_execute(&patience).await?;
     let make =
         "CREATE TABLE IF NOT EXISTS schema_step (number BIGINT PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL)";
-    transaction.batch_execute(make).await.map_err(fault)?;
+    transaction.batch_execute(make).await?;
     let insert = "INSERT INTO schema_step VALUES ($1, $2, $3)";
     for step in steps {
-        transaction.batch_execute(step.sql).await.map_err(fault)?;
+        transaction.batch_execute(step.sql).await?;
         let row: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
             [&i64::from(step.number), &step.name, &sha256(step.sql)];
-        transaction.execute(insert, &row).await.map_err(fault)?;
+        transaction.execute(insert, &row).await?;
     }
-    transaction.commit().await.map_err(fault)
+    Ok(transaction.commit().await?)
 }
 
 /// Where a database stands, without changing it. `Unavailable` also: it does not answer in time.

@@ -144,7 +144,7 @@ impl Settler {
     fn refuse(&self, claims: Vec<Settling>, failure: &Failure) {
         for claim in claims {
             self.nonces.unsettled(claim.hash, claim.stamped_at);
-            if claim.answer.send(Err(failure.refusal())).is_err() {
+            if claim.answer.send(Err(self.connections.refusal(failure))).is_err() {
                 // Whoever went away cannot give it back.
                 self.nonces.give_back(claim.hash, claim.stamped_at);
             }

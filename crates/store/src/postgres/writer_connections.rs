@@ -14,6 +14,7 @@ use super::fault::{Failure, Trouble};
 use super::limits::Limits;
 use super::session::Session;
 use super::statements::Sql;
+use crate::contract::StoreError;
 
 /// A connection that was given up on. Its transaction, if the server still has one, ends before the server lets go of it.
 #[derive(Debug)]
@@ -47,6 +48,12 @@ impl WriterConnections {
 
     pub(super) fn limits(&self) -> Limits {
         self.dial.limits()
+    }
+
+    /// The store's word for a failure, once it is known that nothing was done. Notes that the disk is full where that is why.
+    pub(super) fn refusal(&self, failure: &Failure) -> StoreError {
+        self.dial.room().heed(failure);
+        failure.refusal()
     }
 
     /// The kept connection, or a new one. No open transaction is on it.
