@@ -23,13 +23,11 @@ async fn main() -> anyhow::Result<ExitCode> {
         .merchant_id(merchant_id)
         .build()?;
 
-    let ask = rule_upgrade::Request {
-        sub_merchant_id: sub_merchant_id.clone(),
-        r_markup: Decimal::from_str_exact(r_markup).context("R_MARKUP is no number")?,
-        f_markup: Decimal::ZERO,
-        effective_date: effective_date.clone(),
-        due_date: None,
-    };
+    let ask = rule_upgrade::Request::new(
+        sub_merchant_id,
+        Decimal::from_str_exact(r_markup).context("R_MARKUP is no number")?,
+        effective_date,
+    );
     run(&client, &ask).await
 }
 
@@ -57,9 +55,7 @@ pub(crate) async fn run(client: &Client, ask: &rule_upgrade::Request) -> anyhow:
         Err(error) => return Err(error.into()),
     }
 
-    let now = client
-        .rule_query(&rule_query::Request { sub_merchant_id: ask.sub_merchant_id.clone(), query_time: None })
-        .await?;
+    let now = client.rule_query(&rule_query::Request::new(&ask.sub_merchant_id)).await?;
     println!("in force now: {}", json(&now)?);
 
     let mut ask = rule_list::Request { page_size: rule_list::PAGE_SIZE_MAX, ..rule_list::Request::default() };

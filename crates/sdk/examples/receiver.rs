@@ -17,8 +17,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::post;
-use countersign_sdk::protocol::replay::WindowRefused;
-use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, EventData, PaymentOrderData, callback};
+use countersign_sdk::{Callback, CallbackVerifier, EventData, PaymentOrderData, callback};
 
 pub(crate) struct Receiver {
     verifier: CallbackVerifier,
@@ -73,17 +72,10 @@ async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body
         Ok(event) => (StatusCode::OK, process(&receiver, &event)),
         Err(refused) => {
             eprintln!("refused: {refused}");
-            (status_of(&refused), callback::failed(&refused.to_string()))
+            // 503 where more have come than can be remembered, and the server slows down; else 401.
+            let status = StatusCode::from_u16(refused.http_status()).unwrap_or(StatusCode::UNAUTHORIZED);
+            (status, callback::failed(&refused.to_string()))
         }
-    }
-}
-
-fn status_of(refused: &CallbackRefused) -> StatusCode {
-    match refused {
-        // A genuine one, and the fault is ours: more have come than can be remembered. On 503 the server slows down and sends it
-        // again; on 401 it would send it again, and go on as fast.
-        CallbackRefused::NotNew(WindowRefused::Full) => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::UNAUTHORIZED,
     }
 }
 
@@ -108,7 +100,7 @@ fn told(event: &Callback) -> String {
         }
         // Nothing has happened: an operator looks whether this program takes callbacks.
         Ok(EventData::Test) => "a test".to_owned(),
-        // Of the platform's own, such as TRANSFER_ADDRESS: `event.data` reads it into a type of yours.
+        // Of the platform's own, such as TRANSFER_ADDRESS: `event.data_as` reads it into a type of yours.
         Ok(_) => event.data.clone(),
         // The platform has emitted it by hand, with data of its own: a real receiver asks for the order. To answer FAIL would only bring
         // the same bytes again.

@@ -108,12 +108,7 @@ impl Till {
         amount: &str,
     ) -> anyhow::Result<order_native::Response> {
         // What is content of the order is the same in every try. No orderExpireTime: in an hour it expires by itself, if nobody closes it.
-        let ask = order_native::Request {
-            merchant_trade_no: trade_no.to_owned(),
-            currency: currency.to_owned(),
-            order_amount: amount.to_owned(),
-            ..order_native::Request::default()
-        };
+        let ask = order_native::Request::new(trade_no, currency, amount);
         Ok(self.until_answered(async || self.client.order_native(&ask).await).await?)
     }
 
@@ -134,7 +129,7 @@ impl Till {
         if PaymentOrderStatus::from(found.order.status.as_str()) != PaymentOrderStatus::Pending {
             return Ok(found);
         }
-        let name = order_close::Request { merchant_trade_no: Some(trade_no.to_owned()), prepay_id: None };
+        let name = order_close::Request::trade_no(trade_no);
         match self.until_answered(async || self.client.order_close(&name).await).await {
             Ok(_) => {}
             // The payer, or the end of its time, was faster: the look below says which.
@@ -145,7 +140,7 @@ impl Till {
     }
 
     async fn look(&self, trade_no: &str) -> Result<order_query::Response, Error> {
-        let name = order_query::Request { merchant_trade_no: Some(trade_no.to_owned()), prepay_id: None };
+        let name = order_query::Request::trade_no(trade_no);
         self.until_answered(async || self.client.order_query(&name).await).await
     }
 
@@ -154,7 +149,7 @@ impl Till {
         let mut pause = self.patience.between_tries;
         for _ in 1..TRIES {
             match call().await {
-                Err(error) if is_temporary(&error) => sleep(pause.max(retry_after(&error))).await,
+                Err(error) if is_temporary(&error) => sleep(pause.max(error.retry_after().unwrap_or_default())).await,
                 answered => return answered,
             }
             pause *= 2;
@@ -167,13 +162,4 @@ impl Till {
 fn is_temporary(error: &Error) -> bool {
     let says_so = matches!(error.code(), Some(Code::RateLimited | Code::ServiceUnavailable));
     says_so || error.may_have_been_done() || matches!(error, Error::Transport(_))
-}
-
-fn retry_after(error: &Error) -> Duration {
-    match error {
-        Error::Refused { retry_after_s, .. } | Error::RefusedNewly { retry_after_s, .. } => {
-            Duration::from_secs(retry_after_s.unwrap_or(0).into())
-        }
-        _ => Duration::ZERO,
-    }
 }

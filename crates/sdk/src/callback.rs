@@ -38,19 +38,19 @@ pub struct Callback {
     /// The application it is meant for.
     pub client_id: String,
     /// Business data, a JSON text; its structure depends on `biz_type`. See [`Callback::event_data`] for what the service writes by itself,
-    /// [`Callback::data`] for the rest.
+    /// [`Callback::data_as`] for the rest.
     pub data: String,
 }
 
 impl Callback {
     /// Reads the business data into a type of yours.
-    pub fn data<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+    pub fn data_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(&self.data)
     }
 }
 
-/// Why a callback is refused, in order of precedence. Answer it with a failure: a genuine sender comes again. With 503 where it is
-/// [`WindowRefused::Full`], which is no fault of the callback's: then the server sends more slowly, too.
+/// Why a callback is refused, in order of precedence. Answer it with a failure ([`failed`]) under [`CallbackRefused::http_status`]: a genuine sender
+/// comes again.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallbackRefused {
@@ -66,6 +66,17 @@ pub enum CallbackRefused {
     /// Signed right, but the body is not a callback's.
     #[error("the body is not a callback: {0}")]
     Unreadable(String),
+}
+
+impl CallbackRefused {
+    /// The HTTP status to answer with. 503 where more callbacks have come than the receiver can remember ([`WindowRefused::Full`]): the callback is
+    /// genuine, and on 503 the server sends more slowly. Else 401.
+    pub const fn http_status(&self) -> u16 {
+        match self {
+            Self::NotNew(WindowRefused::Full) => 503,
+            Self::MissingHeader(_) | Self::NotGenuine(_) | Self::NotNew(_) | Self::Unreadable(_) => 401,
+        }
+    }
 }
 
 /// Verifies callbacks: signature, age, and that each request is taken once. Share one between all tasks of the receiver.

@@ -1,5 +1,7 @@
 //! Why a call did not give its data.
 
+use std::time::Duration;
+
 use countersign_protocol::code::Code;
 use thiserror::Error as ThisError;
 
@@ -73,6 +75,42 @@ impl Error {
             | Self::RefusedNewly { request_id, .. }
             | Self::Unreadable { request_id, .. } => request_id.as_deref(),
             Self::Usage(_) | Self::Transport(_) => None,
+        }
+    }
+
+    /// The HTTP status, where an answer came.
+    pub const fn http_status(&self) -> Option<u16> {
+        match self {
+            Self::Refused { http_status, .. }
+            | Self::RefusedNewly { http_status, .. }
+            | Self::Unreadable { http_status, .. } => Some(*http_status),
+            Self::Usage(_) | Self::Transport(_) => None,
+        }
+    }
+
+    /// What to change, in the words of a server that refused.
+    pub fn message(&self) -> Option<&str> {
+        match self {
+            Self::Refused { message, .. } | Self::RefusedNewly { message, .. } => Some(message),
+            Self::Usage(_) | Self::Transport(_) | Self::Unreadable { .. } => None,
+        }
+    }
+
+    /// The name of the code of a refusal, as sent.
+    pub fn label(&self) -> Option<&str> {
+        match self {
+            Self::Refused { label, .. } | Self::RefusedNewly { label, .. } => Some(label),
+            Self::Usage(_) | Self::Transport(_) | Self::Unreadable { .. } => None,
+        }
+    }
+
+    /// When to come again, where a server that refused says so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after_s, .. } | Self::RefusedNewly { retry_after_s, .. } => {
+                retry_after_s.map(|seconds| Duration::from_secs(seconds.into()))
+            }
+            Self::Usage(_) | Self::Transport(_) | Self::Unreadable { .. } => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the service itself writes as the `data` of callbacks and events.
 //!
 //! Two kinds of events are its own: moves of payment orders, and test callbacks. All others, such as `TRANSFER_ADDRESS`, are emitted by the
-//! platform's back end, which alone knows what is in them: read those by [`Callback::data`] into a type of yours. Conversions have no events.
+//! platform's back end, which alone knows what is in them: read those by [`Callback::data_as`] into a type of yours. Conversions have no events.
 //!
 //! Source: docs/PROTOCOL.md, "POST /v1/pay/order" for payment orders, "Callbacks" for the rest. What these may gain later is ignored or kept:
 //! fields that are not known are left out, and a word of a status that is not known is [`PaymentOrderStatus::Other`].

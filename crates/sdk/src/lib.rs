@@ -11,8 +11,7 @@
 //! let client = Client::builder("https://pay.example.com", "app_...", "the Payment API Secret")
 //!     .merchant_id("main-merchant")
 //!     .build()?;
-//! let ask = rule_query::Request { sub_merchant_id: "10002".to_owned(), query_time: None };
-//! match client.rule_query(&ask).await {
+//! match client.rule_query(&rule_query::Request::new("10002")).await {
 //!     Ok(rule) => println!("a markup is in force: {}", rule.has_markup),
 //!     Err(Error::Refused { code: Code::SubMerchantNotFound, .. }) => println!("no such sub-account"),
 //!     Err(other) => return Err(other),
@@ -40,6 +39,7 @@ mod tls;
 pub use callback::{Callback, CallbackRefused, CallbackVerifier};
 pub use client::{Answer, Client, ClientBuilder};
 pub use countersign_protocol as protocol;
+pub use countersign_protocol::replay::WindowRefused;
 pub use error::Error;
 pub use event_data::{EventData, PaymentOrderData, PaymentOrderStatus};
 pub use pull::{EventWalk, Gap, PullError};

@@ -24,6 +24,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// The conversions that sell or buy this currency.
+    pub fn new(currency: impl Into<String>) -> Self {
+        Self { currency: currency.into(), side: None }
+    }
+
     /// Reads a raw query string.
     pub fn parse(query: &str) -> Result<Self, RequestRefused> {
         let query = Query::parse(query);

@@ -94,6 +94,17 @@ pub struct Goods {
 }
 
 impl Request {
+    /// An order of this amount, with nothing said that need not be.
+    pub fn new(
+        merchant_trade_no: impl Into<String>,
+        currency: impl Into<String>,
+        order_amount: impl Into<String>,
+    ) -> Self {
+        let (merchant_trade_no, currency, order_amount) =
+            (merchant_trade_no.into(), currency.into(), order_amount.into());
+        Self { merchant_trade_no, currency, order_amount, ..Self::default() }
+    }
+
     /// Reads a body.
     pub fn parse(body: &[u8]) -> Result<Self, RequestRefused> {
         let fields = Fields::parse(body)?;
@@ -137,6 +148,16 @@ pub struct Name {
 }
 
 impl Name {
+    /// The order with this `merchantTradeNo`.
+    pub fn trade_no(trade_no: impl Into<String>) -> Self {
+        Self { prepay_id: None, merchant_trade_no: Some(trade_no.into()) }
+    }
+
+    /// The order with this `prepayId`.
+    pub fn prepay_id(prepay_id: impl Into<String>) -> Self {
+        Self { prepay_id: Some(prepay_id.into()), merchant_trade_no: None }
+    }
+
     /// Reads a body.
     pub fn parse(body: &[u8]) -> Result<Self, RequestRefused> {
         let fields = Fields::parse(body)?;

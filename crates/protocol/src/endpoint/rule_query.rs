@@ -23,6 +23,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// The rule of this sub-account, as it is now.
+    pub fn new(sub_merchant_id: impl Into<String>) -> Self {
+        Self { sub_merchant_id: sub_merchant_id.into(), query_time: None }
+    }
+
     /// Reads a raw query string.
     pub fn parse(query: &str) -> Result<Self, RequestRefused> {
         let query = Query::parse(query);

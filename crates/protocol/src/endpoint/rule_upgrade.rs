@@ -36,6 +36,12 @@ pub struct Request {
 }
 
 impl Request {
+    /// A version with this percentage, without a fixed markup and without an end.
+    pub fn new(sub_merchant_id: impl Into<String>, r_markup: Decimal, effective_date: impl Into<String>) -> Self {
+        let (sub_merchant_id, effective_date) = (sub_merchant_id.into(), effective_date.into());
+        Self { sub_merchant_id, r_markup, f_markup: Decimal::ZERO, effective_date, due_date: None }
+    }
+
     /// Reads a body. One that carries `config_id` is refused: the sub-account says which rule is meant.
     pub fn parse(body: &[u8]) -> Result<Self, RequestRefused> {
         let fields = Fields::parse(body)?;

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use countersign_protocol::body::Fields;
 use countersign_protocol::callback::{self, Acknowledgement, CallbackRefused};
 use countersign_protocol::code::Code;
+use countersign_protocol::endpoint::events::oldest_kept;
 use countersign_protocol::endpoint::{
     RequestRefused, convert, convert_currency, convert_order, convert_pair, convert_preview, events, payment_order,
     rule_create, rule_list, rule_query, rule_upgrade,
@@ -171,13 +172,14 @@ struct EnvelopeCase {
     code: Option<String>,
     label: Option<String>,
     message: Option<String>,
+    oldest_seq: Option<String>,
     bytes: String,
 }
 
 #[test]
 fn every_envelope_vector_is_written_byte_for_byte_and_every_code_has_one() {
     let mut codes = BTreeSet::new();
-    for case in cases::<EnvelopeCase>(include_str!("../../vectors/envelope.json"), 41) {
+    for case in cases::<EnvelopeCase>(include_str!("../../vectors/envelope.json"), 42) {
         let written = if let Some(data) = case.data {
             assert_eq!(case.http, 200, "{}", case.name);
             let data: Box<RawValue> = serde_json::from_str(&data).expect("data is JSON");
@@ -187,7 +189,10 @@ fn every_envelope_vector_is_written_byte_for_byte_and_every_code_has_one() {
             assert_eq!(code.http_status(), case.http, "{}", case.name);
             assert_eq!(Some(code.label()), case.label.as_deref(), "{}", case.name);
             codes.insert(code);
-            envelope::failure(code, &case.message.expect("a failure has a message"))
+            let message = case.message.expect("a failure has a message");
+            let told = oldest_kept(&message).map(|oldest| oldest.to_string());
+            assert_eq!(told, case.oldest_seq, "{}", case.name);
+            envelope::failure(code, &message)
         };
         assert_eq!(String::from_utf8(written).expect("answers are UTF-8"), case.bytes, "{}", case.name);
         let read: Envelope<Box<RawValue>> = serde_json::from_str(&case.bytes).expect("clients can read every answer");

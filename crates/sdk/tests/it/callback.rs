@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 
+use countersign_sdk::WindowRefused;
 use countersign_sdk::protocol::callback::{
     Acknowledgement, CallbackBody, CallbackRefused as NotGenuine, callback_nonce, read_acknowledgement,
 };
-use countersign_sdk::protocol::replay::{WINDOW_NONCES_MAX, WindowRefused};
+use countersign_sdk::protocol::replay::WINDOW_NONCES_MAX;
 use countersign_sdk::protocol::signing::{Encoding, SigningKey, encode_signature};
 use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, EmptySecret, callback};
 use serde_json::{Value, json};
@@ -92,7 +93,7 @@ fn a_genuine_callback_is_read() {
         ("PAYMENT_ORDER", "77", "SUCCESS")
     );
     assert_eq!((got.client_id.as_str(), got.nonce.as_str()), ("app_01", callback_nonce(7).as_str()));
-    assert_eq!(got.data::<Value>().expect("JSON"), json!({"merchantTradeNo": "T-1"}));
+    assert_eq!(got.data_as::<Value>().expect("JSON"), json!({"merchantTradeNo": "T-1"}));
 }
 
 #[test]
@@ -179,10 +180,20 @@ fn what_was_refused_uses_no_nonce_up() {
     Request::good().verified_by(&verifier, NOW_MS).expect("genuine, and not used up by the forger");
 }
 
+fn forged() -> CallbackRefused {
+    Request::good().with("signature", &"0".repeat(128)).verified().expect_err("forged")
+}
+
 #[test]
 fn a_verifier_remembers_as_many_callbacks_as_it_is_told_and_refuses_the_others_as_too_many() {
     const { assert!(WINDOW_NONCES_MAX > 3_000 * 300, "unless told, 3,000 a second for five minutes") };
     let full = CallbackRefused::NotNew(WindowRefused::Full);
+    assert_eq!(full.http_status(), 503, "the server sends more slowly");
+    for other in
+        [CallbackRefused::NotNew(WindowRefused::Seen), CallbackRefused::NotNew(WindowRefused::TooOld), forged()]
+    {
+        assert_eq!(other.http_status(), 401, "{other}");
+    }
     let minute_ms = 60_000;
     for verifier in
         [verifier(SECRET).nonces_max(2).tolerance_ms(minute_ms), verifier(SECRET).tolerance_ms(minute_ms).nonces_max(2)]

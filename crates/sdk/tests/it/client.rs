@@ -12,13 +12,8 @@ use serde_json::{Value, json};
 use crate::stub::{CLIENT_ID, SECRET, Stub, success};
 
 fn upgrade() -> rule_upgrade::Request {
-    rule_upgrade::Request {
-        sub_merchant_id: "10002".to_owned(),
-        r_markup: Decimal::from_str_exact("12.34567891").expect("a number"),
-        f_markup: Decimal::ZERO,
-        effective_date: "2026-01-02 00:00:00".to_owned(),
-        due_date: None,
-    }
+    let r_markup = Decimal::from_str_exact("12.34567891").expect("a number");
+    rule_upgrade::Request::new("10002", r_markup, "2026-01-02 00:00:00")
 }
 
 fn rule() -> Value {
@@ -48,7 +43,7 @@ fn order() -> Value {
 async fn conversions(client: &Client) {
     let sold = convert_currency::Request { side: Some(Side::Sell) };
     assert_eq!(client.convert_currency(&sold).await.expect("currencies"), ["GT", "USDT"]);
-    let of = convert_pair::Request { currency: "GT".to_owned(), side: None };
+    let of = convert_pair::Request::new("GT");
     assert_eq!(client.convert_pair(&of).await.expect("pairs")[0].buy_currency_max, "4");
     let (sell_currency, buy_currency) = ("GT".to_owned(), "USDT".to_owned());
     let ask = convert_preview::Request { sell_currency, buy_currency, fixed: Fixed::Sell("3".to_owned()) };
@@ -96,16 +91,15 @@ fn native() -> Value {
 /// The four calls about payment orders.
 async fn payments(client: &Client) {
     let request = order_create::Request {
-        merchant_trade_no: "T-1".to_owned(),
-        currency: "USDT".to_owned(),
-        order_amount: "10.5".to_owned(),
         goods: Some(order_create::Goods { goods_name: Some("Tea".to_owned()), goods_detail: None }),
-        ..order_create::Request::default()
+        ..order_create::Request::new("T-1", "USDT", "10.5")
     };
     assert_eq!(order_create::Request::parse(&request.to_body()), Ok(request.clone()), "what is sent is what is read");
     assert_eq!(client.order_create(&request).await.expect("an order").0.prepay_id, "1000001");
     assert_eq!(client.order_native(&request).await.expect("an order").qr_content, "https://pay.example/1000001");
-    let name = order_query::Request { merchant_trade_no: Some("T-1".to_owned()), prepay_id: None };
+    let name = order_query::Request::trade_no("T-1");
+    assert_eq!(order_query::Request::parse(&name.to_body()), Ok(name.clone()), "what is sent is what is read");
+    assert_eq!(order_query::Request::prepay_id("1000001").to_body(), br#"{"prepayId":"1000001"}"#);
     let found = client.order_query(&name).await.expect("an order");
     assert_eq!((found.order.order_amount.as_str(), found.fee.expect("it is paid").r_fee.as_str()), ("10.5", "0"));
     assert_eq!(client.order_close(&name).await.expect("closed").result, "SUCCESS");
@@ -139,7 +133,7 @@ async fn there_is_a_method_for_every_endpoint_and_what_is_signed_is_signed_right
         success(&json!({"events": [], "next": 5})),
     ]);
     let query =
-        rule_query::Request { sub_merchant_id: "10002".to_owned(), query_time: Some("2026-01-02 00:00:00".to_owned()) };
+        rule_query::Request { query_time: Some("2026-01-02 00:00:00".to_owned()), ..rule_query::Request::new("10002") };
     let list = rule_list::Request::default();
 
     assert_eq!(client.time().await.expect("time").server_time, 1_767_225_600_123);

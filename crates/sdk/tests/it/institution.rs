@@ -35,13 +35,7 @@ fn no_records() -> Canned {
 
 #[tokio::test]
 async fn a_script_that_does_not_know_whether_the_rule_was_made_lists_the_rules_and_fails() {
-    let ask = rule_upgrade::Request {
-        sub_merchant_id: "10002".to_owned(),
-        r_markup: Decimal::ONE,
-        f_markup: Decimal::ZERO,
-        effective_date: "2026-01-02 00:00:00".to_owned(),
-        due_date: None,
-    };
+    let ask = rule_upgrade::Request::new("10002", Decimal::ONE, "2026-01-02 00:00:00");
     for (answer, code) in [
         (upgraded(), ExitCode::SUCCESS),
         (failure(Code::InternalError, "outcome unknown"), ExitCode::FAILURE),
