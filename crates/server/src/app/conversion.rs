@@ -158,7 +158,7 @@ pub async fn convert(
     claim: &ClaimKey,
     actor: &Actor,
 ) -> Result<ConvertOrder, AppError> {
-    let _turn = app.turns.take_soon(TurnKey::ConvertRequest(owner.no.0, asked.client_req_id.clone())).await?;
+    let _turn = app.turns.take_soon(TurnKey::ConvertRequest(owner.no, asked.client_req_id.clone())).await?;
     let arrived = app.clock.now();
     loop {
         actor.may_still(app).await?;

@@ -75,7 +75,7 @@ pub async fn advance(
     remember: impl Fn(&MerchantRow, &ConvertOrder) -> Option<NewAnswer>,
     actor: &Actor,
 ) -> Result<(MerchantRow, ConvertOrder), AppError> {
-    let _turn = app.turns.take_soon(TurnKey::ConvertOrder(id.get())).await?;
+    let _turn = app.turns.take_soon(TurnKey::ConvertOrder(id)).await?;
     let arrived = app.clock.now();
     loop {
         let Some((owner, order)) = app.store.convert_order_owner(id).await? else {

@@ -88,7 +88,7 @@ pub async fn create(
     claim: &ClaimKey,
     actor: &Actor,
 ) -> Result<PaymentOrderRow, AppError> {
-    let _turn = app.turns.take_soon(TurnKey::TradeNo(owner.no.0, wanted.trade_no.clone())).await?;
+    let _turn = app.turns.take_soon(TurnKey::TradeNo(owner.no, wanted.trade_no.clone())).await?;
     let arrived = app.clock.now();
     loop {
         actor.may_still(app).await?;
@@ -216,7 +216,7 @@ pub async fn close(
 ) -> Result<(), AppError> {
     let mut before = read(app, owner, named).await?;
     let id = before.order.prepay_id;
-    let _turn = app.turns.take_soon(TurnKey::PaymentOrder(id.number())).await?;
+    let _turn = app.turns.take_soon(TurnKey::PaymentOrder(id)).await?;
     let arrived = app.clock.now();
     loop {
         actor.may_still(app).await?;
@@ -251,7 +251,7 @@ pub async fn advance(
     keep: &Keep<'_, (MerchantRow, PaymentOrderRow)>,
     actor: &Actor,
 ) -> Result<(MerchantRow, PaymentOrderRow), AppError> {
-    let _turn = app.turns.take_soon(TurnKey::PaymentOrder(id.number())).await?;
+    let _turn = app.turns.take_soon(TurnKey::PaymentOrder(id)).await?;
     let arrived = app.clock.now();
     loop {
         let found = app.store.payment_order_owner(id).await?;

@@ -58,7 +58,7 @@ const CROWDED: &str = "other pulls of this application are being read; ask for o
 pub async fn pull(app: &Arc<App>, of: &ApplicationRow, after: i64, limit: u32) -> Result<Pulled, AppError> {
     let (tenant, no) = (of.tenant, of.no);
     let read = move |app: Arc<App>| async move { app.store.events_after(tenant, no, after, limit).await };
-    let mut events = read_in_turn(app, TurnKey::Pull(no.0), CROWDED, read).await?;
+    let mut events = read_in_turn(app, TurnKey::Pull(no), CROWDED, read).await?;
     match events.first() {
         // What is missing here is no longer kept, or was lost with what came after a backup.
         Some(first) if first.seq > after.saturating_add(1) => Err(AppError::EventsGone { oldest: first.seq }),

@@ -74,7 +74,7 @@ pub struct Wanted {
 /// Sets a pair's rate and its limits, whole: an omitted limit means no limit.
 pub async fn put(app: &App, wanted: &Wanted, keep: &Keep<'_, RateRow>, actor: &Actor) -> Result<RateRow, AppError> {
     let subject = wanted.pair.to_string();
-    let _turn = app.turns.take_soon(TurnKey::Rate(subject.clone())).await?;
+    let _turn = app.turns.take_soon(TurnKey::Rate(wanted.pair.clone())).await?;
     for _ in 0..TRIES_MAX {
         let before = app.store.rate(&wanted.pair).await?;
         let row = RateRow {

@@ -54,7 +54,7 @@ pub async fn change(
 ) -> Result<RuleVersion, AppError> {
     within_unit(app, "r_markup", change.ask.markup.r())?;
     let sub = whose(app, institution, &change.sub_merchant_id).await?;
-    let _turn = app.turns.take_soon(TurnKey::Rules(sub.no.0)).await?;
+    let _turn = app.turns.take_soon(TurnKey::Rules(sub.no)).await?;
     let arrived = app.clock.now();
     let mut hint = app.hints.head(sub.no);
     let mut not_before = UnixMillis(i64::MIN);
@@ -241,7 +241,7 @@ pub async fn page(
 ) -> Result<RulePage, AppError> {
     const CROWDED: &str = "other lists of this institution are being read; ask for one after the other";
     // An institution with very many sub-accounts has one of its lists read at a time, and leaves the other places of all merchants' lists to others.
-    let (key, tenant) = (TurnKey::RuleList(institution.no.0), institution.tenant);
+    let (key, tenant) = (TurnKey::RuleList(institution.no), institution.tenant);
     let read =
         move |app: Arc<App>| async move { app.store.rule_page(tenant, filter, app.clock.now(), offset, limit).await };
     read_in_turn(app, key, CROWDED, read).await

@@ -7,6 +7,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use countersign_domain::conversion::Pair;
+use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId};
+use countersign_domain::payment_order::PrepayId;
 use countersign_domain::time::UnixMillis;
 use countersign_store::StoreError;
 use tokio::sync::{Mutex as FairMutex, OwnedMutexGuard, oneshot};
@@ -27,29 +30,34 @@ const DECIDE_MS_MAX: i64 = 2_000;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum TurnKey {
     /// The fee rules of a sub-account.
-    Rules(i64),
+    Rules(MerchantNo),
     /// Lists of the fee rules of an institution.
-    RuleList(i64),
+    RuleList(MerchantNo),
     /// Pulls of the events of an application.
-    Pull(i64),
+    Pull(ApplicationNo),
     /// Walks over the audit log that one token asks for.
     AuditWalk(String),
     /// A convert order.
-    ConvertOrder(i64),
+    ConvertOrder(OrderId),
     /// The rate of a pair.
-    Rate(String),
+    Rate(Pair),
     /// Requests for conversions of a merchant with one name.
-    ConvertRequest(i64, String),
+    ConvertRequest(MerchantNo, String),
     /// A payment order.
-    PaymentOrder(i64),
+    PaymentOrder(PrepayId),
     /// A trade number of a merchant.
-    TradeNo(i64, String),
+    TradeNo(MerchantNo, String),
     /// An application and its secrets.
     Application(String),
     /// A merchant of any kind, by its public id.
     Merchant(String),
-    /// Requests with one idempotency key: token, route and key.
-    Idempotency(String),
+    /// Requests with one idempotency key.
+    Idempotency {
+        /// Token and route.
+        scope: String,
+        /// The caller's key.
+        key: String,
+    },
 }
 
 type Shard = Mutex<HashMap<TurnKey, Arc<FairMutex<()>>>>;
@@ -163,7 +171,7 @@ mod tests {
     #[tokio::test]
     async fn who_waits_too_long_for_a_turn_is_told_to_repeat_and_leaves_nothing_behind() {
         let turns = Turns::default();
-        let within = async |no| turns.take_within(Duration::from_millis(5), TurnKey::Rules(no)).await;
+        let within = async |no| turns.take_within(Duration::from_millis(5), TurnKey::Rules(MerchantNo(no))).await;
         let held = within(1).await.expect("nobody has it");
         assert!(matches!(within(1).await, Err(AppError::Busy)));
         drop(within(2).await.expect("another key has a queue of its own"));
@@ -186,7 +194,7 @@ mod tests {
                     may_end.acquire().await.expect("is open").forget();
                     Ok(())
                 };
-                read_in_turn(&app, TurnKey::Pull(1), "crowded", read).await
+                read_in_turn(&app, TurnKey::Pull(ApplicationNo(1)), "crowded", read).await
             })
         };
         let gone = ask();

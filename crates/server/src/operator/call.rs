@@ -99,7 +99,8 @@ impl Call {
     /// As [`Call::once`], for answers that are completed before they go out.
     pub async fn once_or_again<T>(&self, act: impl Future<Output = Result<T, Problem>>) -> Result<Once<T>, Problem> {
         let Some(keyed) = &self.keyed else { return act.await.map(Once::First) };
-        let _turn = self.app().turns.take_soon(TurnKey::Idempotency(format!("{}\n{}", keyed.scope, keyed.key))).await?;
+        let key = TurnKey::Idempotency { scope: keyed.scope.clone(), key: keyed.key.clone() };
+        let _turn = self.app().turns.take_soon(key).await?;
         if let Some(row) = operators::recall(self.app(), keyed).await? {
             return Ok(Once::Again(row.answer));
         }

@@ -416,7 +416,7 @@ async fn an_institution_has_one_of_its_lists_read_at_a_time_and_keeps_nobody_els
         world.send(&draft).await.expect("an answer").code()
     };
     // As one of its lists that takes long.
-    let turn = app.turns.take(TurnKey::RuleList(row.no.0)).await;
+    let turn = app.turns.take(TurnKey::RuleList(row.no)).await;
     assert_eq!(list(&house).await, "000000");
     let mut waits = std::pin::pin!(list(&bank));
     assert!(timeout(Duration::from_millis(300), &mut waits).await.is_err(), "it waits for its turn");

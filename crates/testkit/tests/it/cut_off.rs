@@ -23,7 +23,7 @@ async fn a_request_that_is_cut_off_before_anything_was_done_leaves_its_nonce_ope
     let rule = json!({"sub_merchant_id": "bank-1", "r_markup": 0.3, "effective_date": date(&world, -10)}).to_string();
     let app = &world.running.app;
     let sub = app.store.merchant("bank-1").await.expect("reads").expect("is there");
-    let turn = app.turns.take(TurnKey::Rules(sub.no.0)).await;
+    let turn = app.turns.take(TurnKey::Rules(sub.no)).await;
     // One that took the nonce and waits for its turn: the same sent behind it is refused. Where that one was first, there is another try.
     let begin = async || {
         let bytes = world.draft(&signer, "POST", UPGRADE, &rule).bytes();
