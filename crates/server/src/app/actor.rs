@@ -40,6 +40,23 @@ pub enum Right {
     },
 }
 
+/// What somebody did, for the audit log.
+#[derive(Debug)]
+pub struct Deed<'a> {
+    /// Whose; none: the deployment's.
+    pub tenant: Option<TenantNo>,
+    /// When.
+    pub at: UnixMillis,
+    /// What kind of change: `token.create`.
+    pub action: &'a str,
+    /// The public id of what was changed.
+    pub subject: &'a str,
+    /// How the subject was: a JSON text without secrets, or empty.
+    pub before: String,
+    /// How the subject is now: the same kind of text.
+    pub after: String,
+}
+
 impl Actor {
     /// Countersign itself.
     pub fn system() -> Self {
@@ -92,16 +109,9 @@ impl Actor {
         if is_same && acts_still { Ok(()) } else { Err(AppError::Busy) }
     }
 
-    /// An audit line of this actor. `before` and `after` are JSON texts without secrets, or empty.
-    pub fn did(
-        &self,
-        tenant: Option<TenantNo>,
-        at: UnixMillis,
-        action: &str,
-        subject: &str,
-        before: String,
-        after: String,
-    ) -> AuditRow {
+    /// The audit line of what this actor did.
+    pub fn did(&self, deed: Deed<'_>) -> AuditRow {
+        let Deed { tenant, at, action, subject, before, after } = deed;
         AuditRow {
             no: 0,
             tenant,
@@ -167,7 +177,14 @@ mod tests {
             ordered_by(&app, &of, "T-0", &was).await.expect("is made");
             let changed = ApplicationRow { revision: of.application.revision + 1, ..of.application.clone() };
             app.store.commit(Batch(vec![Write::UpdateApplication(Box::new(changed))])).await.expect("is changed");
-            let line = was.did(None, app.clock.now(), "x", "x", String::new(), String::new());
+            let line = was.did(Deed {
+                tenant: None,
+                at: app.clock.now(),
+                action: "x",
+                subject: "x",
+                before: String::new(),
+                after: String::new(),
+            });
             let refused = app.store.commit(was.batch(vec![Write::RecordAudit(Box::new(line))])).await;
             let refused = refused.expect_err("it rests on what is no more");
             assert!(was.has_lost(&refused), "{refused:?}");

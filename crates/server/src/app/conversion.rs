@@ -20,7 +20,7 @@ use super::error::AppError;
 use super::late_changes::{LOOKS_MAX, nothing_comes};
 use super::rates;
 use super::turns::TurnKey;
-use super::{Actor, App};
+use super::{Actor, App, Deed};
 
 #[cfg(test)]
 mod tests;
@@ -279,14 +279,14 @@ fn writes(
 ) -> Vec<Write> {
     let (tenant, merchant) = (owner.tenant, owner.no);
     let subject = order.order_id.to_string();
-    let audit = actor.did(
-        Some(tenant),
-        order.created_at,
-        "convert_order.create",
-        &subject,
-        String::new(),
-        describe_whole(owner, order),
-    );
+    let audit = actor.did(Deed {
+        tenant: Some(tenant),
+        at: order.created_at,
+        action: "convert_order.create",
+        subject: &subject,
+        before: String::new(),
+        after: describe_whole(owner, order),
+    });
     let (client_req_id, order) = (asked.client_req_id.clone(), order.clone());
     vec![
         Write::ClaimNonce(claim.clone()),

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::error::AppError;
 use super::payment_orders::LOOKED_MAX;
 use super::turns::TurnKey;
-use super::{Actor, App};
+use super::{Actor, App, Deed};
 
 /// A merchant's own convert order; another merchant's is not found by construction.
 pub async fn query(app: &App, owner: &MerchantRow, order: OrderId) -> Result<ConvertOrder, AppError> {
@@ -28,14 +28,14 @@ pub async fn insert(
     actor: &Actor,
 ) -> Result<(), AppError> {
     let subject = order.order_id.to_string();
-    let audit = actor.did(
-        Some(owner.tenant),
-        app.clock.now(),
-        "convert_order.create",
-        &subject,
-        String::new(),
-        describe_whole(owner, order),
-    );
+    let audit = actor.did(Deed {
+        tenant: Some(owner.tenant),
+        at: app.clock.now(),
+        action: "convert_order.create",
+        subject: &subject,
+        before: String::new(),
+        after: describe_whole(owner, order),
+    });
     let mut writes = vec![
         Write::InsertConvertOrder { tenant: owner.tenant, merchant: owner.no, order: Box::new(order.clone()) },
         Write::RecordAudit(Box::new(audit)),
@@ -83,8 +83,14 @@ pub async fn advance(
         };
         let moved = convert::advance(&order, next)?;
         let (at, subject) = (app.clock.now(), id.to_string());
-        let audit =
-            actor.did(Some(owner.tenant), at, "convert_order.move", &subject, describe(&order), describe(&moved));
+        let audit = actor.did(Deed {
+            tenant: Some(owner.tenant),
+            at,
+            action: "convert_order.move",
+            subject: &subject,
+            before: describe(&order),
+            after: describe(&moved),
+        });
         let mut writes = vec![
             Write::MoveConvertOrder { tenant: owner.tenant, order: Box::new(moved.clone()), at },
             Write::RecordAudit(Box::new(audit)),

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 use super::error::AppError;
 use super::operators::{Keep, kept};
-use super::{Actor, App};
+use super::{Actor, App, Deed};
 
 /// Since when callbacks are held, RFC 3339; empty or absent: they are not.
 pub const DELIVERY_HELD: &str = "delivery_held";
@@ -138,7 +138,14 @@ pub async fn release(app: &App, keep: &Keep<'_, Released>, actor: &Actor) -> Res
         if let Some(since) = held {
             let before = json!({ "delivery_held": since }).to_string();
             let after = json!({ "at": rfc3339(now) }).to_string();
-            let line = actor.did(None, now, "delivery.release", "delivery", before, after);
+            let line = actor.did(Deed {
+                tenant: None,
+                at: now,
+                action: "delivery.release",
+                subject: "delivery",
+                before,
+                after,
+            });
             writes.push(Write::MoveSetting { name: DELIVERY_HELD.to_owned(), from: Some(since), to: String::new() });
             writes.push(Write::RecordAudit(Box::new(line)));
         }

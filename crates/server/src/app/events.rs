@@ -20,7 +20,7 @@ use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::payment_orders::LOOKED_MAX;
 use super::turns::TurnKey;
-use super::{Actor, App, delivery, fresh};
+use super::{Actor, App, Deed, delivery, fresh};
 
 /// How often an event is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
@@ -211,14 +211,14 @@ fn audit(event: &EventRow, actor: &Actor) -> countersign_store::contract::AuditR
         "bizStatus": event.biz_status,
         "state": event.state.name(),
     });
-    actor.did(
-        Some(event.tenant),
-        event.created_at,
-        "event.emit",
-        &public_id(event.event_id),
-        String::new(),
-        after.to_string(),
-    )
+    actor.did(Deed {
+        tenant: Some(event.tenant),
+        at: event.created_at,
+        action: "event.emit",
+        subject: &public_id(event.event_id),
+        before: String::new(),
+        after: after.to_string(),
+    })
 }
 
 /// An event with all its attempts.
@@ -305,7 +305,14 @@ pub async fn redeliver(
             json!({ "state": event.state.name(), "next_attempt_at": next_attempt_at(event).map(rfc3339) }).to_string()
         };
         let (before, after) = (described(&event), described(&again));
-        let audit = actor.did(Some(event.tenant), now, "event.redeliver", &public_id(event_id), before, after);
+        let audit = actor.did(Deed {
+            tenant: Some(event.tenant),
+            at: now,
+            action: "event.redeliver",
+            subject: &public_id(event_id),
+            before,
+            after,
+        });
         let mut writes = vec![write, Write::RecordAudit(Box::new(audit))];
         writes.extend(kept(keep, &again));
         match app.store.commit(actor.batch(writes)).await {

@@ -19,7 +19,7 @@ use super::concurrency_limit::{ConcurrencyLimit, Place};
 use super::error::AppError;
 use super::master_key::{self, MASTER_KEY_ID};
 use super::sealed::EVIDENCE;
-use super::{Actor, App};
+use super::{Actor, App, Deed};
 use crate::chance::Chance;
 use crate::evidence::{Chain, Entry, Header, SigningKey};
 use crate::vault::Vault;
@@ -82,7 +82,14 @@ pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
         let key = SigningKey::new(&seed);
         let public = key.public();
         let after = json!({ "public_key": public.to_hex() }).to_string();
-        let line = actor.did(None, app.clock.now(), "evidence.make_key", &public.id(), String::new(), after);
+        let line = actor.did(Deed {
+            tenant: None,
+            at: app.clock.now(),
+            action: "evidence.make_key",
+            subject: &public.id(),
+            before: String::new(),
+            after,
+        });
         let writes = vec![
             Write::Guard(Guard::Setting { name: MASTER_KEY_ID.to_owned(), value: sealed_by }),
             Write::MoveSetting { name: EVIDENCE.setting.to_owned(), from: None, to: setting },
@@ -107,8 +114,14 @@ pub async fn export(app: &Arc<App>, id: PrepayId, actor: &Actor) -> Result<FileL
     let header = order::header(app, &snapshot, &key, actor).await?;
     let after =
         json!({ "status": snapshot.row.order.status.name(), "revision": snapshot.row.order.revision }).to_string();
-    let line =
-        actor.did(Some(snapshot.row.tenant), app.clock.now(), "evidence.export", &id.to_string(), String::new(), after);
+    let line = actor.did(Deed {
+        tenant: Some(snapshot.row.tenant),
+        at: app.clock.now(),
+        action: "evidence.export",
+        subject: &id.to_string(),
+        before: String::new(),
+        after,
+    });
     app.store.commit(actor.batch(vec![Write::RecordAudit(Box::new(line))])).await?;
     let (lines, taken) = mpsc::channel(AHEAD);
     let file = File { app: app.clone(), header, snapshot, key, callbacks, lines, _place: place };

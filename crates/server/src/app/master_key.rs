@@ -17,7 +17,7 @@ use serde_json::json;
 use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::sealed::{self, SealedKey};
-use super::{Actor, App, nodes};
+use super::{Actor, App, Deed, nodes};
 use crate::vault::{Vault, VaultError, secret_row};
 
 /// The setting that says which master key seals.
@@ -195,13 +195,27 @@ fn portion(app: &App, writes: &[Write], actor: &Actor) -> AuditRow {
         )
         .collect();
     let after = json!({ "rewrapped": ids.len(), "first": ids.first(), "last": ids.last() }).to_string();
-    actor.did(None, app.clock.now(), "master_key.rewrap_secrets", app.vault.key_id(), String::new(), after)
+    actor.did(Deed {
+        tenant: None,
+        at: app.clock.now(),
+        action: "master_key.rewrap_secrets",
+        subject: app.vault.key_id(),
+        before: String::new(),
+        after,
+    })
 }
 
 /// The line of the audit log of the whole call, and the answer that is kept.
 async fn tell(app: &App, done: &Rewrapped, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Result<(), AppError> {
     let after = json!({ "rewrapped": done.rewrapped, "unreadable": done.unreadable, "done": done.is_done }).to_string();
-    let line = actor.did(None, app.clock.now(), "master_key.rewrap", &done.key_id, String::new(), after);
+    let line = actor.did(Deed {
+        tenant: None,
+        at: app.clock.now(),
+        action: "master_key.rewrap",
+        subject: &done.key_id,
+        before: String::new(),
+        after,
+    });
     let mut writes = vec![Write::RecordAudit(Box::new(line))];
     writes.extend(kept(keep, done));
     app.store.commit(actor.batch(writes)).await?;
@@ -242,14 +256,14 @@ async fn take_current(app: &App, lease: Duration, actor: &Actor) -> Result<(), A
         if let Some(who) = nodes::with_another_key(app, lease).await? {
             return Err(AppError::SecretInUse(has_another_key(&who, current, lease)));
         }
-        let line = actor.did(
-            None,
-            app.clock.now(),
-            "master_key.use",
-            current,
-            json!({ "key_id": stored }).to_string(),
-            json!({ "key_id": current }).to_string(),
-        );
+        let line = actor.did(Deed {
+            tenant: None,
+            at: app.clock.now(),
+            action: "master_key.use",
+            subject: current,
+            before: json!({ "key_id": stored }).to_string(),
+            after: json!({ "key_id": current }).to_string(),
+        });
         let to = current.to_owned();
         let writes = vec![
             Write::MoveSetting { name: MASTER_KEY_ID.to_owned(), from: Some(stored), to },
@@ -277,7 +291,14 @@ async fn rewrap_own(app: &App, own: SealedKey, actor: &Actor) -> Result<(), AppE
     for _ in 0..TRIES_MAX {
         let Some(stored) = app.store.setting(own.setting).await? else { return Ok(()) };
         let Some(to) = own.again(&app.vault, &app.chance, &stored)? else { return Ok(()) };
-        let line = actor.did(None, app.clock.now(), own.rewrapped, app.vault.key_id(), String::new(), String::new());
+        let line = actor.did(Deed {
+            tenant: None,
+            at: app.clock.now(),
+            action: own.rewrapped,
+            subject: app.vault.key_id(),
+            before: String::new(),
+            after: String::new(),
+        });
         let writes = vec![
             Write::MoveSetting { name: own.setting.to_owned(), from: Some(stored), to },
             Write::RecordAudit(Box::new(line)),

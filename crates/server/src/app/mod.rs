@@ -10,7 +10,7 @@ use std::time::Duration;
 use countersign_domain::time::RuleZone;
 use countersign_store::AnyStore;
 
-pub use self::actor::Actor;
+pub use self::actor::{Actor, Deed};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::vault::Vault;

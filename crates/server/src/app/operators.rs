@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::error::AppError;
 use super::late_changes::LOOK_PAUSE;
-use super::{Actor, App, uses};
+use super::{Actor, App, Deed, uses};
 use crate::chance::Chance;
 
 /// What every operator token begins with, so that scanners find one that leaked.
@@ -194,7 +194,14 @@ pub async fn create_token(
     let (row, plain) = make_token(&app.chance, now, &ask.name, ask.role, Some(expires_at));
     let made = MadeToken { row, plain };
     let after = json!({ "name": ask.name, "role": role_name(ask.role), "expires_at": rfc3339(expires_at) }).to_string();
-    let audit = actor.did(None, now, "token.create", &made.row.token_id, String::new(), after);
+    let audit = actor.did(Deed {
+        tenant: None,
+        at: now,
+        action: "token.create",
+        subject: &made.row.token_id,
+        before: String::new(),
+        after,
+    });
     let mut writes = vec![Write::InsertToken(Box::new(made.row.clone())), Write::RecordAudit(Box::new(audit))];
     writes.extend(kept(keep, &made));
     app.store.commit(actor.batch(writes)).await?;
@@ -216,7 +223,14 @@ pub async fn revoke_token(
             let revoked_at = revoked_at.map(rfc3339);
             json!({ "name": row.name, "role": role_name(row.role), "revoked_at": revoked_at }).to_string()
         };
-        let audit = actor.did(None, now, "token.revoke", token_id, describe(row.revoked_at), describe(Some(at)));
+        let audit = actor.did(Deed {
+            tenant: None,
+            at: now,
+            action: "token.revoke",
+            subject: token_id,
+            before: describe(row.revoked_at),
+            after: describe(Some(at)),
+        });
         let revocation = row.revoked_at.is_none().then(|| Write::RevokeToken { token_id: token_id.to_owned(), at });
         let mut writes: Vec<Write> = revocation.into_iter().chain([Write::RecordAudit(Box::new(audit))]).collect();
         writes.extend(kept(keep, &at));

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::turns::TurnKey;
-use super::{Actor, App};
+use super::{Actor, App, Deed};
 
 #[cfg(test)]
 mod tests;
@@ -86,7 +86,14 @@ pub async fn put(app: &App, wanted: &Wanted, keep: &Keep<'_, RateRow>, actor: &A
             updated_at: app.clock.now(),
         };
         let said = before.as_ref().map(describe).unwrap_or_default();
-        let audit = actor.did(None, row.updated_at, "rate.put", &subject, said, describe(&row));
+        let audit = actor.did(Deed {
+            tenant: None,
+            at: row.updated_at,
+            action: "rate.put",
+            subject: &subject,
+            before: said,
+            after: describe(&row),
+        });
         let mut writes =
             vec![Write::Convert(Box::new(ConvertWrite::PutRate(row.clone()))), Write::RecordAudit(Box::new(audit))];
         writes.extend(kept(keep, &row));
@@ -166,7 +173,14 @@ pub async fn tell_stale(app: &App) -> Result<u64, AppError> {
         let (pair, revision, age_ms) = (row.pair.clone(), row.revision, now.0 - row.updated_at.0);
         let why = if age_ms < 0 { "it was put by a clock that was ahead" } else { "no newer rate was put" };
         let after = json!({"rate": row.rate.to_string(), "revision": revision, "why": why}).to_string();
-        let audit = Actor::system().did(None, now, "rate.stale", &pair.to_string(), String::new(), after);
+        let audit = Actor::system().did(Deed {
+            tenant: None,
+            at: now,
+            action: "rate.stale",
+            subject: &pair.to_string(),
+            before: String::new(),
+            after,
+        });
         // The mark counts on every node, so a shared database judges it by its own time: that of one node may be behind for a moment.
         let time = app.clock.source();
         let is_so = if age_ms < 0 {

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::error::AppError;
 use super::events::application;
 use super::operators::{Keep, kept};
-use super::{Actor, App, delivery};
+use super::{Actor, App, Deed, delivery};
 
 pub mod of_all;
 
@@ -168,7 +168,14 @@ async fn begin(
         "bizId": wish.biz_id, "from": wish.from.map(rfc3339), "to": wish.to.map(rfc3339), "rate_per_s": wish.rate_per_s,
         "outcome": wish.died_of.outcome.map(Outcome::name), "http_status": wish.died_of.http_status,
         "count": count });
-    let audit = actor.did(Some(of.tenant), now, "events.redeliver", &of.client_id, String::new(), asked.to_string());
+    let audit = actor.did(Deed {
+        tenant: Some(of.tenant),
+        at: now,
+        action: "events.redeliver",
+        subject: &of.client_id,
+        before: String::new(),
+        after: asked.to_string(),
+    });
     let prospect = Prospect { count, is_at_least, oldest_at, begun };
     let mut writes = vec![Write::RecordAudit(Box::new(audit))];
     let starts = prospect.begun.clone().map(|row| Write::Redelivery(Box::new(RedeliveryWrite::Start(row))));
@@ -305,7 +312,8 @@ fn stopping(stopped: &RedeliveryRow, at: UnixMillis, keep: &Keep<'_, RedeliveryR
     let Sought { tenant, application, .. } = stopped.sought;
     let (before, after) = (json!({ "state": "running" }), json!({ "state": "stopped", "done": stopped.done }));
     let (before, after) = (before.to_string(), after.to_string());
-    let audit = actor.did(Some(tenant), at, "redelivery.stop", &public_id(id), before, after);
+    let audit =
+        actor.did(Deed { tenant: Some(tenant), at, action: "redelivery.stop", subject: &public_id(id), before, after });
     let mut writes = vec![
         Write::Redelivery(Box::new(RedeliveryWrite::Stop { tenant, application, id, from, at })),
         Write::RecordAudit(Box::new(audit)),

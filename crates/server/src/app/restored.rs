@@ -7,7 +7,7 @@ use countersign_store::contract::CommitError;
 use serde_json::json;
 
 use super::error::AppError;
-use super::{Actor, App};
+use super::{Actor, App, Deed};
 
 /// When a deployment was restored, RFC 3339. A setting, as the others here.
 pub const RESTORED_AT: &str = "restored_at";
@@ -30,7 +30,14 @@ async fn try_note(app: &App, now: UnixMillis) -> Result<(), AppError> {
         return Ok(());
     }
     let of = json!({ "restored_at": at, "backup_taken_at": app.store.setting(RESTORED_FROM).await? });
-    let line = Actor::system().did(None, now, "deployment.restore", "deployment", String::new(), of.to_string());
+    let line = Actor::system().did(Deed {
+        tenant: None,
+        at: now,
+        action: "deployment.restore",
+        subject: "deployment",
+        before: String::new(),
+        after: of.to_string(),
+    });
     let noted = Write::MoveSetting { name: RESTORE_NOTED.to_owned(), from: noted, to: at };
     match app.store.commit(Batch(vec![noted, Write::RecordAudit(Box::new(line))])).await {
         // Or another node was first.

@@ -13,7 +13,7 @@ use rust_decimal::Decimal;
 use super::error::AppError;
 use super::hints::SubAccount;
 use super::turns::{TurnKey, read_in_turn};
-use super::{Actor, App};
+use super::{Actor, App, Deed};
 
 /// Which of the two ways to make a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,14 +173,14 @@ fn audit(
     actor: &Actor,
 ) -> countersign_store::contract::AuditRow {
     let before = head.map(|h| describe(&h.last)).unwrap_or_default();
-    actor.did(
-        Some(tenant),
-        version.created_at,
-        change.making.action(),
-        &change.sub_merchant_id,
+    actor.did(Deed {
+        tenant: Some(tenant),
+        at: version.created_at,
+        action: change.making.action(),
+        subject: &change.sub_merchant_id,
         before,
-        describe(version),
-    )
+        after: describe(version),
+    })
 }
 
 /// A version as a JSON text for the audit log. All of it is numbers, ids and instants, so nothing needs escaping.

@@ -6,8 +6,8 @@ use countersign_store::contract::{AttemptRow, EventRow};
 use metrics::{counter, describe_counter};
 use serde_json::json;
 
-use crate::app::Actor;
 use crate::app::events::public_id;
+use crate::app::{Actor, Deed};
 
 const DEAD: &str = "countersign_callbacks_dead_total";
 const DISABLED: &str = "countersign_endpoints_disabled_total";
@@ -40,7 +40,14 @@ impl Death {
             "attempts": attempt.attempt,
             "outcome": attempt.outcome.name(),
         });
-        let line = Actor::system().did(Some(event.tenant), now, "event.dead", &id, before, after.to_string());
+        let line = Actor::system().did(Deed {
+            tenant: Some(event.tenant),
+            at: now,
+            action: "event.dead",
+            subject: &id,
+            before,
+            after: after.to_string(),
+        });
         Self { line: Write::RecordAudit(Box::new(line)), id, client_id }
     }
 

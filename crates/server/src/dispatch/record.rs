@@ -23,10 +23,10 @@ use super::flight::Flight;
 use super::health::{PAUSE_MS_MAX, Sign};
 use super::records::Record;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS};
-use crate::app::Actor;
 use crate::app::callers::KnownApplication;
 use crate::app::events::as_read;
 use crate::app::turns::TurnKey;
+use crate::app::{Actor, Deed};
 use crate::clock::ms_of;
 
 /// First and longest pause before a commit is tried again.
@@ -341,7 +341,8 @@ fn batch_of_disabling(event: &EventRow, made: &Made, mut row: ApplicationRow, no
         let before = r#"{"callback_enabled":true}"#.to_owned();
         let after = r#"{"callback_enabled":false,"why":"the endpoint answered 410"}"#.to_owned();
         let action = "application.disable_callbacks";
-        let audit = system.did(Some(row.tenant), now, action, &row.client_id, before, after);
+        let audit =
+            system.did(Deed { tenant: Some(row.tenant), at: now, action, subject: &row.client_id, before, after });
         writes.push(Write::UpdateApplication(Box::new(row)));
         writes.push(Write::RecordAudit(Box::new(audit)));
     } else {

@@ -25,7 +25,7 @@ use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 use crate::app::delivery::HELD;
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, kept};
-use crate::app::{Actor, App};
+use crate::app::{Actor, App, Deed};
 use crate::clock::ms_of;
 
 /// Its kind of business: a receiver that does not know it must take it all the same.
@@ -123,8 +123,14 @@ impl Dispatcher {
         let now = addressed(app, &known)?.now;
         let row = &known.application;
         let _place = self.trials.enter(row.no)?;
-        let audit =
-            actor.did(Some(row.tenant), now, "application.test_callback", client_id, String::new(), String::new());
+        let audit = actor.did(Deed {
+            tenant: Some(row.tenant),
+            at: now,
+            action: "application.test_callback",
+            subject: client_id,
+            before: String::new(),
+            after: String::new(),
+        });
         app.store.commit(actor.batch(vec![Write::RecordAudit(Box::new(audit))])).await?;
         // As it is by now: that may have taken long.
         let known = self.testable(client_id).await?;

@@ -16,7 +16,7 @@ use super::missing_deployment::{Presence, presence, quoted, refuse_half_restored
 use super::{Database, before_upgrade, cannot_be_used};
 use crate::app::operators::{PlainSecret, make_token, role_name};
 use crate::app::sealed::EVIDENCE;
-use crate::app::{Actor, audit_chain, evidence, uses};
+use crate::app::{Actor, Deed, audit_chain, evidence, uses};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -230,7 +230,14 @@ async fn first_batch(
         "expires_at": rfc3339(token_expires_at),
     })
     .to_string();
-    let audit = actor.did(None, now, "deployment.init", &token.token_id, String::new(), made);
+    let audit = actor.did(Deed {
+        tenant: None,
+        at: now,
+        action: "deployment.init",
+        subject: &token.token_id,
+        before: String::new(),
+        after: made,
+    });
     // Of a deployment that was in this folder before.
     data.forget_chain_key()?;
     let (chain, chain_key) = audit_chain::new_key(vault, chance);

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::machine::Machine;
 use super::{chain, command, deployment_settings};
-use crate::app::Actor;
 use crate::app::operators::{PlainSecret, make_token, role_name};
+use crate::app::{Actor, Deed};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -59,7 +59,14 @@ async fn recover_in(config: &Config, machine: &Machine, life_days: i64) -> anyho
     let token_id = row.token_id.clone();
     let actor = Actor::named(ACTOR);
     let after = json!({ "name": row.name, "role": role_name(row.role), "expires_at": rfc3339(expires_at) }).to_string();
-    let audit = actor.did(None, now, "token.recover", &token_id, String::new(), after);
+    let audit = actor.did(Deed {
+        tenant: None,
+        at: now,
+        action: "token.recover",
+        subject: &token_id,
+        before: String::new(),
+        after,
+    });
     let writes = vec![Write::InsertToken(Box::new(row)), Write::RecordAudit(Box::new(audit))];
     store.commit(Batch(writes)).await.map_err(|error| unmade(error, &token_id, config))?;
     Ok(Recovered { token_id, operator_token, expires_at, unclosed: None })

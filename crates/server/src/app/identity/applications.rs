@@ -17,7 +17,7 @@ use super::{encoding_name, vocabulary_name};
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, PlainSecret, kept};
 use crate::app::turns::TurnKey;
-use crate::app::{Actor, App, master_key, nodes};
+use crate::app::{Actor, App, Deed, master_key, nodes};
 
 /// How often an application is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
@@ -61,14 +61,14 @@ pub async fn create_application(
         let (secret, plain) = new_secret(app, &application, application.created_at, true);
         let made = MadeApplication { application, merchant: merchant.clone(), secret, plain };
         let row = &made.application;
-        let audit = actor.did(
-            Some(row.tenant),
-            row.created_at,
-            "application.create",
-            &row.client_id,
-            String::new(),
-            describe_made(&made),
-        );
+        let audit = actor.did(Deed {
+            tenant: Some(row.tenant),
+            at: row.created_at,
+            action: "application.create",
+            subject: &row.client_id,
+            before: String::new(),
+            after: describe_made(&made),
+        });
         let mut writes = vec![
             Write::InsertApplication(Box::new(row.clone())),
             Write::InsertSecret(Box::new(made.secret.clone())),
@@ -264,14 +264,14 @@ pub async fn update_application(
     let after = decide_and_commit(app, client_id, actor, |before, now| {
         let (mut writes, after) = turned(app, before, change, now);
         let row = &after.application;
-        let audit = actor.did(
-            Some(row.tenant),
-            now,
-            "application.update",
-            client_id,
-            describe(&before.application),
-            describe(row),
-        );
+        let audit = actor.did(Deed {
+            tenant: Some(row.tenant),
+            at: now,
+            action: "application.update",
+            subject: client_id,
+            before: describe(&before.application),
+            after: describe(row),
+        });
         writes.push(Write::RecordAudit(Box::new(audit)));
         writes.extend(kept(keep, &after));
         Ok((writes, after))

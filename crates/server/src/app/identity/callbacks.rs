@@ -9,7 +9,7 @@ use serde_json::json;
 use super::applications::{ApplicationChange, decide_and_commit, turned};
 use crate::app::error::AppError;
 use crate::app::operators::{Keep, kept};
-use crate::app::{Actor, App};
+use crate::app::{Actor, App, Deed};
 
 /// Which way the switch is turned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,14 @@ pub async fn switch_callbacks(
         let row = &after.application;
         let was = json!({ "callback_enabled": before.application.callback_enabled }).to_string();
         let is = json!({ "callback_enabled": row.callback_enabled, "why": why }).to_string();
-        let audit = actor.did(Some(row.tenant), now, switch.action(), client_id, was, is);
+        let audit = actor.did(Deed {
+            tenant: Some(row.tenant),
+            at: now,
+            action: switch.action(),
+            subject: client_id,
+            before: was,
+            after: is,
+        });
         writes.push(Write::RecordAudit(Box::new(audit)));
         writes.extend(kept(keep, &after));
         Ok((writes, after))

@@ -17,7 +17,7 @@ use crate::app::error::AppError;
 use crate::app::operators::{Keep, kept};
 use crate::app::rules::within_unit;
 use crate::app::turns::TurnKey;
-use crate::app::{Actor, App, nodes};
+use crate::app::{Actor, App, Deed, nodes};
 
 /// How often a merchant is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
@@ -134,7 +134,14 @@ fn audit(row: &MerchantRow, institution: Option<&MerchantRow>, actor: &Actor) ->
         MerchantKind::Merchant => "merchant.create",
         MerchantKind::SubAccount => "sub_account.create",
     };
-    actor.did(Some(row.tenant), row.created_at, action, &row.merchant_id, String::new(), after.to_string())
+    actor.did(Deed {
+        tenant: Some(row.tenant),
+        at: row.created_at,
+        action,
+        subject: &row.merchant_id,
+        before: String::new(),
+        after: after.to_string(),
+    })
 }
 
 async fn institution(app: &App, merchant_id: &str) -> Result<MerchantRow, AppError> {
@@ -256,8 +263,14 @@ async fn change_merchant(
         if reads {
             writes.push(Write::Reassess { tenant: row.tenant, merchant: below, due_at: now });
         }
-        let audit =
-            actor.did(Some(row.tenant), now, update_name(row.kind), merchant_id, describe(&before), describe(&row));
+        let audit = actor.did(Deed {
+            tenant: Some(row.tenant),
+            at: now,
+            action: update_name(row.kind),
+            subject: merchant_id,
+            before: describe(&before),
+            after: describe(&row),
+        });
         writes.push(Write::RecordAudit(Box::new(audit)));
         writes.extend(kept(keep, &row));
         let outcome = app.store.commit(actor.batch(writes)).await;

@@ -14,7 +14,7 @@ use crate::app::error::AppError;
 use crate::app::master_key::MASTER_KEY_ID;
 use crate::app::operators::{Keep, PlainSecret, kept, sha256};
 use crate::app::uses::Usage;
-use crate::app::{Actor, App, nodes, uses};
+use crate::app::{Actor, App, Deed, nodes, uses};
 use crate::vault::secret_row;
 
 pub use crate::app::callers::LIVE_SECRETS_MAX;
@@ -411,7 +411,14 @@ fn audit(
     };
     let subject = format!("{}/{secret_id}", view.application.client_id);
     let (before, after) = (text(before, signed), text(&after, signs));
-    Write::RecordAudit(Box::new(actor.did(Some(view.application.tenant), now, action, &subject, before, after)))
+    Write::RecordAudit(Box::new(actor.did(Deed {
+        tenant: Some(view.application.tenant),
+        at: now,
+        action,
+        subject: &subject,
+        before,
+        after,
+    })))
 }
 
 /// What is said of a secret. `signing`: the one that callbacks are signed with.

@@ -11,7 +11,7 @@ use countersign_store::payment_order::{PaymentMoveRow, PaymentOrderRow, PaymentO
 use serde::Serialize;
 
 use crate::app::events::{self, Happening, Receiver, as_read};
-use crate::app::{Actor, App};
+use crate::app::{Actor, App, Deed};
 
 /// A move that is to be committed.
 pub(super) struct Change {
@@ -43,14 +43,14 @@ pub(super) fn change(
         request_id: actor.request_id.clone(),
     };
     let subject = row.order.prepay_id.to_string();
-    let audit = actor.did(
-        Some(row.tenant),
-        app.clock.now(),
-        "payment_order.move",
-        &subject,
-        describe(&before.order),
-        describe(&row.order),
-    );
+    let audit = actor.did(Deed {
+        tenant: Some(row.tenant),
+        at: app.clock.now(),
+        action: "payment_order.move",
+        subject: &subject,
+        before: describe(&before.order),
+        after: describe(&row.order),
+    });
     let mut writes = Vec::with_capacity(5);
     if event.state == DeliveryState::Held {
         // No change of the application may come between the look and the write, or nobody would release it.
@@ -76,7 +76,14 @@ pub(super) fn made(row: &PaymentOrderRow, actor: &Actor) -> AuditRow {
         rfc3339(order.expires_at),
     );
     let subject = order.prepay_id.to_string();
-    actor.did(Some(row.tenant), order.created_at, "payment_order.create", &subject, String::new(), after)
+    actor.did(Deed {
+        tenant: Some(row.tenant),
+        at: order.created_at,
+        action: "payment_order.create",
+        subject: &subject,
+        before: String::new(),
+        after,
+    })
 }
 
 /// An order's changing part as a JSON text for the audit log: names and numbers.
