@@ -116,6 +116,11 @@ pub fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
+/// The public id of a fee rule version.
+pub fn config_id(id: SortedId) -> String {
+    format!("{}{id}", prefix::CONFIG)
+}
+
 /// Prefixes of opaque ids.
 pub mod prefix {
     /// A fee rule version.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_domain::ids::TenantNo;
+use countersign_domain::ids::{TenantNo, config_id};
 use countersign_domain::rules::{self, MarkupRefused, RuleAsk, RuleHead, RuleRefused, RuleVersion};
 use countersign_domain::time::{CLOCKS_APART_MS_MAX, RuleZone, UnixMillis, rfc3339};
 use countersign_protocol::sentence::of_field;
@@ -187,9 +187,9 @@ fn audit(
 fn describe(version: &RuleVersion) -> String {
     let due = version.due_at.map_or_else(|| "null".to_owned(), |due| format!(r#""{}""#, rfc3339(due)));
     format!(
-        r#"{{"version_no":{},"config_id":"cfg_{}","r_markup":{},"f_markup":{},"effective_at":"{}","due_at":{due}}}"#,
+        r#"{{"version_no":{},"config_id":"{}","r_markup":{},"f_markup":{},"effective_at":"{}","due_at":{due}}}"#,
         version.version_no,
-        version.config_id,
+        config_id(version.config_id),
         version.markup.r(),
         version.markup.f(),
         rfc3339(version.effective_at),

@@ -1,7 +1,7 @@
 //! A payment order as merchants and operators see it.
 
 use countersign_domain::fees::OrderFee;
-use countersign_domain::ids::prefix;
+use countersign_domain::ids::config_id;
 use countersign_domain::payment_order::PaymentOrder;
 use countersign_protocol::endpoint::payment_order::{Fee, Order};
 use countersign_protocol::endpoint::{order_create, order_native, order_query};
@@ -24,7 +24,7 @@ fn order(order: &PaymentOrder) -> Order {
 
 fn fee(fee: &OrderFee) -> Fee {
     Fee {
-        config_id: fee.config_id.map(|id| format!("{}{id}", prefix::CONFIG)),
+        config_id: fee.config_id.map(config_id),
         version_no: fee.version_no,
         r_markup: Exact(fee.markup.r()),
         f_markup: Exact(fee.markup.f().to_decimal()),

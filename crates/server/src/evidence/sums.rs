@@ -1,7 +1,7 @@
 //! The fee of an order with every step, and whether a sum follows from its figures.
 
 use countersign_domain::fees::{self, MarkupUnit, OrderFee};
-use countersign_domain::ids::prefix;
+use countersign_domain::ids::config_id;
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::rules::Markup;
 use countersign_protocol::exact::Exact;
@@ -17,7 +17,7 @@ impl Sum {
     pub fn of(fee: &OrderFee, amount: Amount, currency: &Currency, unit: MarkupUnit) -> Result<Self, fees::FeeRefused> {
         let product = fees::product(amount, &fee.markup, unit)?;
         Ok(Self {
-            config_id: fee.config_id.map(|id| format!("{}{id}", prefix::CONFIG)),
+            config_id: fee.config_id.map(config_id),
             version_no: fee.version_no,
             amount: amount.to_string(),
             currency: currency.as_str().to_owned(),

@@ -1,5 +1,6 @@
 //! What the fee-rule operations share: words of the wire to values of the domain, and back.
 
+use countersign_domain::ids::config_id;
 use countersign_domain::rules::{Markup, MarkupRefused, RuleAsk, RuleVersion};
 use countersign_domain::time::{DateRefused, UnixMillis};
 use countersign_protocol::code::Code;
@@ -78,10 +79,6 @@ fn made(app: &App, sub_merchant_id: &str, version: &RuleVersion) -> Response {
         updated_at: created_at.clone(),
         created_at,
     }
-}
-
-fn config_id(id: countersign_domain::ids::SortedId) -> String {
-    format!("{}{id}", countersign_domain::ids::prefix::CONFIG)
 }
 
 fn status(is_pending: bool) -> RuleStatus {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use countersign_domain::ids::MerchantNo;
+use countersign_domain::ids::{MerchantNo, config_id};
 use countersign_domain::rules::{RuleState, RuleVersion};
 use countersign_domain::time::{RuleZone, UnixMillis, rfc3339};
 use countersign_protocol::exact::Exact;
@@ -46,10 +46,9 @@ pub struct FeeRule {
 
 impl FeeRule {
     fn of(sub_merchant_id: &str, version: &RuleVersion, state: RuleState, zone: &RuleZone) -> Self {
-        let config = |id| format!("{}{id}", countersign_domain::ids::prefix::CONFIG);
         Self {
-            config_id: config(version.config_id),
-            previous_config_id: version.previous.map(config),
+            config_id: config_id(version.config_id),
+            previous_config_id: version.previous.map(config_id),
             version_no: version.version_no,
             sub_merchant_id: sub_merchant_id.to_owned(),
             r_markup: Exact(version.markup.r()),

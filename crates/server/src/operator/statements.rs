@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, HeaderValue};
 use countersign_domain::fees::OrderFee;
-use countersign_domain::ids::prefix;
+use countersign_domain::ids::config_id;
 use countersign_domain::money::{Currency, FIXED_FEE_COIN, Total};
 use countersign_domain::time::rfc3339;
 use countersign_protocol::exact::Exact;
@@ -172,17 +172,13 @@ impl<'a> StatementOrder<'a> {
             r_fee: fee.map(|fee| fee.fee.r_fee.to_string()),
             f_fee: fee.map(|fee| fee.fee.f_fee.to_string()),
             f_fee_currency: fee.map(|_| FIXED_FEE_COIN),
-            config_id: fee.and_then(config_id),
+            config_id: fee.and_then(|fee| fee.config_id).map(config_id),
             version_no: fee.and_then(|fee| fee.version_no),
             r_markup: fee.map(|fee| Exact(fee.markup.r())),
             f_markup: fee.map(|fee| Exact(fee.markup.f().to_decimal())),
             worked_sum: fee.map(|fee| fee.worked_sum.as_str()),
         }
     }
-}
-
-fn config_id(fee: &OrderFee) -> Option<String> {
-    fee.config_id.map(|id| format!("{}{id}", prefix::CONFIG))
 }
 
 impl<'a> StatementSums<'a> {

@@ -1,6 +1,6 @@
 //! The order itself: its request, its rule, its fee, its moves.
 
-use countersign_domain::ids::prefix;
+use countersign_domain::ids::config_id;
 use countersign_domain::money::Amount;
 use countersign_domain::payment_order::PaymentStatus;
 use countersign_domain::rules::RuleVersion;
@@ -84,7 +84,7 @@ async fn rule(
     // Newest first, from the millisecond after on.
     let after = AuditKey { at: version.created_at.plus_ms(1), tenant: None, no: 0 };
     let lines = app.store.audit(Cursor { after: Some(after), limit: AUDIT_LOOK }).await?;
-    let id = format!("\"{}{}\"", prefix::CONFIG, version.config_id);
+    let id = format!("\"{}\"", config_id(version.config_id));
     let made = |line: &AuditRow| {
         line.tenant == Some(owner.tenant) && line.action.starts_with("fee_rule.") && line.after.contains(&id)
     };
@@ -161,7 +161,7 @@ fn request(received: &Received) -> Request {
 
 fn rule_entry(version: &RuleVersion, line: Option<&AuditRow>) -> Rule {
     Rule {
-        config_id: format!("{}{}", prefix::CONFIG, version.config_id),
+        config_id: config_id(version.config_id),
         version_no: version.version_no,
         r_markup: version.markup.r().to_string(),
         f_markup: version.markup.f().to_string(),
