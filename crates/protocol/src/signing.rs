@@ -121,7 +121,7 @@ pub fn encode_signature_behind(text: &mut String, signature: &[u8; SIGNATURE_BYT
 }
 
 /// Lower-case hex digits of any bytes.
-pub(crate) fn to_hex(bytes: &[u8]) -> String {
+pub fn to_hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     to_hex_behind(&mut text, bytes);
     text

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use countersign_domain::ids::{SortedId, time_ordered};
 use countersign_domain::time::UnixMillis;
+pub use countersign_protocol::signing::to_hex as hex;
 
 /// What a thread asks the operating system for at once, in bytes.
 const STOCK_BYTES: usize = 512;
@@ -146,15 +147,6 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
     if rest.is_empty() { bytes.collect() } else { None }
-}
-
-/// Bytes as lowercase hex.
-pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
-        let _ = write!(text, "{b:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use countersign_domain::time::UnixMillis;
 use tokio_postgres::Row;
 
 use super::nonces::{Nonces, read_claims};
-use super::payment_order::{OrderAsk, OrderRows};
+use super::payment_order::{OrderAsk, OrderRows, guard};
 use super::plan::{Column, Grouped, Plan, Statement, grouped};
 use super::rows::Fields;
 use super::statements::Sql;
@@ -292,10 +292,6 @@ pub(super) struct Judge<'a> {
 struct BatchChanges {
     claims: Vec<(ClaimHash, Undo)>,
     rows: Rows,
-}
-
-fn guard(holds: bool, conflict: Conflict) -> Result<(), CommitError> {
-    if holds { Ok(()) } else { Err(CommitError::Conflict(conflict)) }
 }
 
 impl<'a> Judge<'a> {

@@ -108,7 +108,8 @@ pub(super) struct OrderRows {
     revisions: HashMap<(i64, i64, i64), i64>,
 }
 
-fn guard(holds: bool, conflict: Conflict) -> Result<(), CommitError> {
+/// Refuses with this conflict what a guard does not let through.
+pub(super) fn guard(holds: bool, conflict: Conflict) -> Result<(), CommitError> {
     if holds { Ok(()) } else { Err(CommitError::Conflict(conflict)) }
 }
 
