@@ -5,10 +5,10 @@
 
 use countersign_domain::delivery::DeliveryState;
 
+use crate::conditions;
 use crate::contract::{EventFilter, EventRow, StoreError};
 use crate::payment_listing::{StatementEnd, Value};
 use crate::read::{self, Columns, EVENT_COLUMNS, Fields};
-use crate::words;
 
 /// A page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,7 +144,7 @@ impl Listing {
         let walk = self.filter.walk();
         let is_led_by_state = matches!(walk, Walk::Dead | Walk::OwnDead);
         if let Some(state) = self.filter.state.filter(|_| !is_led_by_state) {
-            asked.0.push_str(words::stands_in(state));
+            asked.0.push_str(conditions::stands_in(state));
         }
         if let (Walk::Business, Some(client_id)) = (walk, &self.filter.client_id) {
             self.also(&mut asked, " AND e.client_id = #", Value::Text(client_id.clone()));

@@ -1,10 +1,7 @@
-//! Since when a writer has been at one piece of work: a store whose writers hang is not ready, though reads may go well. Nor is one that has no room.
+//! Since when a writer has been at one piece of work: a store whose writers hang is not ready, though reads may go well.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-use crate::any::AnyStore;
-use crate::contract::StoreError;
 
 /// One writer's.
 #[derive(Debug)]
@@ -33,34 +30,6 @@ impl Pulse {
         match self.since.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             since => self.made.elapsed().saturating_sub(Duration::from_millis(since - 1)),
-        }
-    }
-}
-
-impl AnyStore {
-    /// Whether a change has waited for the database for so long that no more should be sent here. It may still be made.
-    pub fn is_stalled(&self) -> bool {
-        match self {
-            Self::Sqlite(store) => store.is_stalled(),
-            Self::Postgres(store) => store.is_stalled(),
-            Self::Model(_) => false,
-        }
-    }
-
-    /// Whether the store's disk has room again, where a change is no proof of it:
-    /// [`PostgresStore::has_room`](crate::postgres::PostgresStore::has_room).
-    pub async fn has_room(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Postgres(store) => store.has_room().await,
-            Self::Sqlite(_) | Self::Model(_) => Ok(()),
-        }
-    }
-
-    /// Whether nonces of signed queries can be noted beside the database: [`SqliteStore::has_journal`](crate::sqlite::SqliteStore::has_journal).
-    pub fn has_journal(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(store) => store.has_journal(),
-            Self::Postgres(_) | Self::Model(_) => Ok(()),
         }
     }
 }

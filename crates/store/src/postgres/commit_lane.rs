@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_postgres::Row;
 
 use super::alone::{Alone, Stop, changes_directory};
+use super::commit_answers::{answers, numbers_among, unknown};
 use super::dial::Dial;
 use super::fault::{Failure, Trouble};
 use super::group::{Ask, Judge};
-use super::lane_answers::{answers, numbers_among, unknown};
 use super::limits::Limits;
 use super::looks::only_looks;
 use super::marks::Marks;

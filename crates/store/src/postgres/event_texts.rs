@@ -1,6 +1,6 @@
 //! Texts of the lists of events for operators, to which what is asked for is added, and of what is old enough to be freed.
 
-use crate::words::{goes_out, is_not_awaited};
+use crate::conditions::{goes_out, is_not_awaited};
 
 macro_rules! listed {
     ($from:literal) => {
@@ -8,7 +8,7 @@ macro_rules! listed {
     };
 }
 
-/// From the event to its delivery: an outer join as [`crate::words::stands_in`] leaves it.
+/// From the event to its delivery: an outer join as [`crate::conditions::stands_in`] leaves it.
 pub(super) const EVENTS: &str =
     listed!(" FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no WHERE true");
 pub(super) const EVENTS_LOOK: &str = "SELECT e.event_no, e.event_no FROM event e WHERE true";

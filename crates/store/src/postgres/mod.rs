@@ -13,6 +13,7 @@ mod attempt_log;
 mod audit_gaps;
 mod backlog;
 mod backlog_texts;
+mod commit_answers;
 mod commit_lane;
 mod conversion;
 mod convert_texts;
@@ -22,11 +23,10 @@ mod event_list;
 mod event_texts;
 mod fault;
 mod group;
+mod heartbeat_texts;
 mod hosts;
 mod identity_texts;
 mod incumbent;
-mod lane_answers;
-mod lane_texts;
 mod limits;
 mod looks;
 mod marks;
@@ -84,10 +84,10 @@ use crate::contract::{
     EventFilter, EventRow, IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage,
     SealedSecret, Store, StoreError, TokenRow, TurningRow,
 };
+use crate::earlier_event::may_walk_far;
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
-use crate::words::may_walk_far;
 use dial::Dial;
 use nodes::Aside;
 use nonces::Nonces;

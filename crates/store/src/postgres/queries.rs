@@ -25,7 +25,7 @@ use crate::contract::{
 };
 use crate::own_events::OWN_EVENTS_BYTES_MAX;
 use crate::rule_page::RulePageBuilder;
-use crate::{steps, words};
+use crate::{earlier_event, steps, words};
 
 pub(super) type Found<T> = Result<T, StoreError>;
 
@@ -283,18 +283,18 @@ pub(super) async fn open_before(from: &Readers, event: &EventRow) -> Found<Optio
             &[&event.tenant.0, &event.biz_id, &start, &end, &event.application.0, &event.sequence, &most];
         one(from, Sql::OpenBefore, of, read).await
     };
-    if words::may_walk_far(event) {
-        let near = walk(words::nearest(event)).await?;
+    if earlier_event::may_walk_far(event) {
+        let near = walk(earlier_event::nearest(event)).await?;
         if near.is_some() {
             return Ok(near);
         }
-        let of: Params<'_> = &[&event.tenant.0, &event.application.0, &words::few_open(event)];
+        let of: Params<'_> = &[&event.tenant.0, &event.application.0, &earlier_event::few_open(event)];
         if one(from, Sql::ManyOpen, of, |_| Ok(())).await?.is_none() {
             let of: Params<'_> = &[&event.tenant.0, &event.biz_id, &event.no.0, &event.application.0, &event.sequence];
             return one(from, Sql::OpenAmong, of, read).await;
         }
     }
-    for range in words::before(event) {
+    for range in earlier_event::before(event) {
         let found = walk(range).await?;
         if found.is_some() {
             return Ok(found);

@@ -8,11 +8,11 @@
 use super::backlog_texts as backlog;
 use super::convert_texts as texts;
 use super::event_texts as events;
+use super::heartbeat_texts as heartbeats;
 use super::identity_texts as identity;
-use super::lane_texts as lanes;
 use super::payment_sql as payment;
 use super::redelivery_texts as redelivery;
-use crate::words::is_not_awaited;
+use crate::conditions::is_not_awaited;
 
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
@@ -454,18 +454,18 @@ statements! {
     LanesGiveBack: "UPDATE delivery_lane l SET node = NULL, expires_at = 0
                     FROM unnest($2::bigint[], $3::bigint[]) AS a (lane, fence)
                     WHERE l.lane = a.lane AND l.fence = a.fence AND l.node = $1";
-    NodeGone: lanes::GONE;
-    NodeSays: lanes::SAYS;
-    NodeSeen: lanes::SEEN;
-    NodesAlive: lanes::ALIVE;
-    Nodes: lanes::NODES;
+    NodeGone: heartbeats::GONE;
+    NodeSays: heartbeats::SAYS;
+    NodeSeen: heartbeats::SEEN;
+    NodesAlive: heartbeats::ALIVE;
+    Nodes: heartbeats::NODES;
     // No key is changed, so commits that are guarded by the lane go on.
     LanesRenew: concat!(
         "UPDATE delivery_lane l SET expires_at = ", now!(), " + $4::bigint
          FROM unnest($2::bigint[], $3::bigint[]) AS a (lane, fence)
          WHERE l.lane = a.lane AND l.fence = a.fence AND l.node = $1 RETURNING l.lane, l.fence"
     );
-    LanesTake: lanes::TAKE;
+    LanesTake: heartbeats::TAKE;
 
     SettingIs: "SELECT 1::bigint FROM setting WHERE name = $1 AND value = $2 FOR SHARE";
     SettingAdd: "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING 1::bigint";

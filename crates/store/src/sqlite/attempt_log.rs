@@ -14,8 +14,8 @@ use crate::attempt_log::{
     self, AttemptBytes, BYTES_FORGOTTEN_MAX, BytesPlace, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents, OldRows, OldStretch,
 };
 use crate::batch::Write;
+use crate::conditions::is_not_awaited;
 use crate::contract::{AttemptRow, Cursor, StoreError};
-use crate::words::is_not_awaited;
 
 impl OldRows for SqliteStore {
     async fn old_bytes_of(

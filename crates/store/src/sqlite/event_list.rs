@@ -5,9 +5,9 @@ use rusqlite::{Connection, Row, params_from_iter};
 use super::payment_order::values;
 use super::queries::{Found, event_columns, many};
 use super::rows;
+use crate::conditions::goes_out;
 use crate::contract::{Cursor, EventFilter};
 use crate::event_list::{EventPage, Listing, Walk, Way, edge, page, standing};
-use crate::words::goes_out;
 
 macro_rules! rows {
     ($from:literal) => {
@@ -16,7 +16,7 @@ macro_rules! rows {
 }
 
 /// Deliveries are narrow and have their events' numbers, so a walk over all goes over them. Tables are joined from left to right: an outer
-/// join as [`crate::words::stands_in`] leaves it, a `CROSS JOIN` as SQLite has it.
+/// join as [`crate::conditions::stands_in`] leaves it, a `CROSS JOIN` as SQLite has it.
 const fn way(walk: Walk) -> Way {
     let (rows, look, place, least) = match walk {
         Walk::All | Walk::Own => (

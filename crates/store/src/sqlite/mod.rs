@@ -62,13 +62,13 @@ use crate::contract::{
     EventFilter, EventRow, IdempotencyRow, MerchantKind, MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage,
     SealedSecret, Store, StoreError, TokenRow, TurningRow,
 };
+use crate::earlier_event::may_walk_far;
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
 use crate::panicked::Panicked;
 use crate::pulse::Pulse;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::steps::SchemaState;
-use crate::words::may_walk_far;
 use lost_sync::LostSync;
 use nonces::{Hold, MarkNeed, Nonces};
 use presence::Presence;

@@ -7,7 +7,7 @@ use super::fault::fault;
 use super::queries::{Found, event_columns, many, one};
 use super::rows;
 use crate::contract::{Cursor, EventRow, OwedRow, Pending, Portion};
-use crate::words::{before, few_open, may_walk_far, nearest};
+use crate::earlier_event::{before, few_open, may_walk_far, nearest};
 
 /// A walk from one application to the next, whatever each has waiting.
 pub(super) fn owed(conn: &Connection, page: &Cursor<ApplicationNo>) -> Found<Vec<OwedRow>> {

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, PrepFlags, Statement};
 
-use crate::words::is_not_awaited;
+use crate::conditions::is_not_awaited;
 
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {

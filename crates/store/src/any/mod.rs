@@ -1,5 +1,7 @@
 //! One store of several kinds, so that the server needs no type parameter.
 
+mod health;
+
 use countersign_domain::conversion::{Pair, Quote};
 use countersign_domain::convert::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
@@ -42,9 +44,6 @@ pub enum AnyStore {
     Model(ModelStore),
 }
 
-/// What has broken where nothing is written any more.
-const WRITER: &str = "writer of the store";
-
 macro_rules! either {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
@@ -53,38 +52,6 @@ macro_rules! either {
             AnyStore::Model($store) => $call,
         }
     };
-}
-
-impl AnyStore {
-    /// Whether a read is a message there and back, so that one that can be saved should be. Elsewhere it takes some microseconds.
-    pub const fn reads_cost_a_round_trip(&self) -> bool {
-        match self {
-            Self::Postgres(_) => true,
-            Self::Sqlite(_) | Self::Model(_) => false,
-        }
-    }
-}
-
-impl AnyStore {
-    /// Waits for what only a new start can mend, and says what: [`SqliteStore::sync_lost`], [`PostgresStore::replaced`], and a writer that has ended
-    /// by a panic.
-    pub async fn broken(&self) -> &'static str {
-        match self {
-            Self::Sqlite(store) => {
-                tokio::select! {
-                    () = store.sync_lost() => "database file",
-                    () = store.panicked() => WRITER,
-                }
-            }
-            Self::Postgres(store) => {
-                tokio::select! {
-                    () = store.replaced() => "database, which was replaced",
-                    () = store.panicked() => WRITER,
-                }
-            }
-            Self::Model(_) => std::future::pending().await,
-        }
-    }
 }
 
 impl ConvertStore for AnyStore {
