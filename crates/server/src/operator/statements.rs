@@ -9,7 +9,6 @@ use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, HeaderValue};
-use countersign_domain::fees::OrderFee;
 use countersign_domain::ids::config_id;
 use countersign_domain::money::{Currency, FIXED_FEE_COIN, Total};
 use countersign_domain::time::rfc3339;
