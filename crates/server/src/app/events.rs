@@ -1,5 +1,6 @@
 //! Callback events: what happened, that it is owed, and what became of it.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
@@ -232,15 +233,18 @@ pub async fn find(app: &App, event_id: SortedId) -> Result<(EventRow, Vec<Attemp
 pub async fn attempt(
     app: &App,
     event_id: SortedId,
-    number: &str,
+    number: i64,
 ) -> Result<(EventRow, AttemptRow, Option<AttemptBytes>), AppError> {
     let (event, attempts) = app.store.event(Asker::Operator, event_id).await?.ok_or_else(|| no_event(event_id))?;
-    let is_it =
-        |attempt: &AttemptRow| number.parse() == Ok(attempt.attempt) && number.bytes().all(|b| b.is_ascii_digit());
-    let no_attempt = || AppError::NotFound(format!("the event {} has no attempt {number}", public_id(event_id)));
-    let attempt = attempts.into_iter().find(is_it).ok_or_else(no_attempt)?;
+    let found = attempts.into_iter().find(|attempt| attempt.attempt == number);
+    let attempt = found.ok_or_else(|| no_attempt(event_id, number))?;
     let bytes = app.store.attempt_bytes(event.tenant, event.no, attempt.attempt, attempt.at).await?;
     Ok((event, attempt, bytes))
+}
+
+/// That an event has no attempt of this name.
+pub fn no_attempt(event_id: SortedId, number: impl Display) -> AppError {
+    AppError::NotFound(format!("the event {} has no attempt {number}", public_id(event_id)))
 }
 
 const fn is_open(state: DeliveryState) -> bool {

@@ -84,7 +84,10 @@ impl AttemptWithBytes {
     params(("event_id" = String, Path, description = "The event"), ("attempt" = i64, Path, description = "Which attempt: 1, 2, ...")),
     responses((status = 200, body = AttemptWithBytes), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named((id, number)): Named<(String, String)>) -> Reply {
-    let (event, row, bytes) = events::attempt(&desk.app, event_id(&id)?, &number).await?;
+    let id = event_id(&id)?;
+    let read = || number.bytes().all(|b| b.is_ascii_digit()).then(|| number.parse().ok()).flatten();
+    let number = read().ok_or_else(|| events::no_attempt(id, &number))?;
+    let (event, row, bytes) = events::attempt(&desk.app, id, number).await?;
     Ok(json(&AttemptWithBytes::new(Attempt::from(&row), &event.body, bytes.as_ref())))
 }
 
