@@ -6,7 +6,7 @@ use countersign_domain::convert::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
-use countersign_domain::rules::{Markup, RuleHead, RuleVersion};
+use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use thiserror::Error;
 use tokio::sync::broadcast;
@@ -27,6 +27,7 @@ pub use crate::rows::{
     IdempotencyRow, MerchantKind, MerchantRow, NewAnswer, Role, SealedSecret, SecretRow, SecretUses, SignatureEncoding,
     TokenRow, TokenUse, Uses, Vocabulary,
 };
+pub use crate::rule_page::{ListedRule, RuleFilter, RulePage, RuleRecord, RuleStanding};
 
 /// One use of a nonce.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,38 +56,6 @@ pub enum Claimed {
     /// The connection broke while it was taken: nobody knows whether it was. Say 500, outcome unknown; when it comes
     /// again, the store that knows is asked again.
     InDoubt,
-}
-/// One record of an institution's list of rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleRecord {
-    /// The sub-account's public id.
-    pub sub_merchant_id: String,
-    /// A version that is in force or pending now; none where the sub-account has neither.
-    pub version: Option<RuleVersion>,
-    /// Whether that version is pending.
-    pub is_pending: bool,
-    /// What the version in force now adds to the base rate, be this record's version pending; none where none is in force.
-    pub in_force: Option<Markup>,
-}
-
-/// What to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuleFilter {
-    /// Only records with, or without, a markup.
-    pub has_markup: Option<bool>,
-    /// Only pending (`true`) or only effective (`false`) versions.
-    pub pending: Option<bool>,
-    /// Only this sub-account.
-    pub sub_merchant_id: Option<String>,
-}
-
-/// A page of a numbered list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RulePage {
-    /// The records of the page.
-    pub records: Vec<RuleRecord>,
-    /// How many there are in all.
-    pub total: i64,
 }
 
 /// An application with pending events.
@@ -308,12 +277,12 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
         since_minute: i64,
     ) -> impl Future<Output = Result<Vec<(String, i64)>, StoreError>> + Send;
 
-    /// The last rule version of a sub-account that was made at or before `made_by` (`None`: at all), with its base.
+    /// The last rule version of a sub-account that was made at or before `as_of` (`None`: at all), with its base.
     fn rule_head(
         &self,
         tenant: TenantNo,
         merchant: MerchantNo,
-        made_by: Option<UnixMillis>,
+        as_of: Option<UnixMillis>,
     ) -> impl Future<Output = Result<Option<RuleHead>, StoreError>> + Send;
 
     /// All versions of a sub-account, newest first. `after` is a `version_no`.

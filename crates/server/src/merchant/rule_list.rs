@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign_protocol::endpoint::rule_list::{Request, Response};
 use countersign_protocol::endpoint::{Endpoint, RequestRefused, RuleStatus};
-use countersign_store::contract::RuleFilter;
+use countersign_store::contract::{RuleFilter, RuleStanding};
 
 use super::answer::{Failure, success};
 use super::rules::record;
@@ -28,7 +28,7 @@ impl super::signed::Operation for Operation {
         let institution = signed.institution();
         let filter = RuleFilter {
             has_markup: asked.has_markup,
-            pending: asked.status.map(|s| s == RuleStatus::PendingEffective),
+            standing: asked.status.map(standing),
             sub_merchant_id: asked.sub_merchant_id.clone(),
         };
         let offset = (asked.page_num - 1).saturating_mul(asked.page_size);
@@ -42,5 +42,12 @@ impl super::signed::Operation for Operation {
             current: asked.page_num,
             pages: total.div_ceil(asked.page_size),
         })
+    }
+}
+
+const fn standing(status: RuleStatus) -> RuleStanding {
+    match status {
+        RuleStatus::Effective => RuleStanding::InForce,
+        RuleStatus::PendingEffective => RuleStanding::Pending,
     }
 }

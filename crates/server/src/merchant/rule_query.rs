@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use countersign_protocol::endpoint::rule_query::Request;
 use countersign_protocol::endpoint::{Endpoint, RequestRefused};
-use countersign_store::contract::RuleRecord;
+use countersign_store::contract::{ListedRule, RuleRecord};
 
 use super::answer::{Failure, success};
 use super::rules::{date, record};
@@ -33,8 +33,7 @@ impl super::signed::Operation for Operation {
         let at = at.map(|second| second.plus_ms(TO_THE_END_OF_A_SECOND_MS));
         let version = rules::in_force(app, signed.institution(), &asked.sub_merchant_id, at).await?;
         let sub_merchant_id = asked.sub_merchant_id.clone();
-        let in_force = version.as_ref().map(|version| version.markup);
-        let found = RuleRecord { sub_merchant_id, version, is_pending: false, in_force };
+        let found = RuleRecord { sub_merchant_id, rule: version.map_or(ListedRule::None, ListedRule::InForce) };
         success(&record(app, signed.institution(), &found))
     }
 }

@@ -8,7 +8,7 @@ use countersign_protocol::endpoint::RuleStatus;
 use countersign_protocol::endpoint::rule_query::{ActualRate, Record};
 use countersign_protocol::endpoint::rule_upgrade::Response;
 use countersign_protocol::exact::Exact;
-use countersign_store::contract::{MerchantRow, RuleRecord};
+use countersign_store::contract::{MerchantRow, RuleRecord, RuleStanding};
 use rust_decimal::Decimal;
 
 use super::answer::{Failure, success};
@@ -87,8 +87,8 @@ fn status(is_pending: bool) -> RuleStatus {
 
 /// A record of query and list: a version that is in force or pending, or none.
 pub fn record(app: &App, institution: &MerchantRow, listed: &RuleRecord) -> Record {
-    let RuleRecord { sub_merchant_id, version, is_pending, in_force } = listed;
-    let version = version.as_ref();
+    let RuleRecord { sub_merchant_id, rule } = listed;
+    let (version, in_force) = (rule.version(), rule.markup_in_force());
     let (base_r, base_f) = (institution.base_r, institution.base_f.to_decimal());
     let due_date = version.and_then(|v| v.due_at).map(|due| app.policy.rule_zone.format(due));
     Record {
@@ -98,7 +98,7 @@ pub fn record(app: &App, institution: &MerchantRow, listed: &RuleRecord) -> Reco
         version_no: version.map(|v| v.version_no),
         r_markup: version.map(|v| Exact(v.markup.r())),
         f_markup: version.map(|v| Exact(v.markup.f().to_decimal())),
-        status: version.map(|_| status(*is_pending)),
+        status: rule.standing().map(|standing| status(standing == RuleStanding::Pending)),
         effective_date: version.map(|v| app.policy.rule_zone.format(v.effective_at)),
         expired_date: due_date.clone(),
         due_date,

@@ -284,9 +284,9 @@ impl Store for AnyStore {
         &self,
         tenant: TenantNo,
         of: MerchantNo,
-        made_by: Option<UnixMillis>,
+        as_of: Option<UnixMillis>,
     ) -> Result<Option<RuleHead>, StoreError> {
-        either!(self, s => s.rule_head(tenant, of, made_by).await)
+        either!(self, s => s.rule_head(tenant, of, as_of).await)
     }
 
     async fn rule_versions(

@@ -230,10 +230,10 @@ impl Store for ModelStore {
         &self,
         tenant: TenantNo,
         of: MerchantNo,
-        made_by: Option<UnixMillis>,
+        as_of: Option<UnixMillis>,
     ) -> Result<Option<RuleHead>, StoreError> {
         let state = self.state();
-        Ok(if state.is_of(of, tenant) { state.head(of, made_by) } else { None })
+        Ok(if state.is_of(of, tenant) { state.head(of, as_of) } else { None })
     }
 
     async fn rule_versions(

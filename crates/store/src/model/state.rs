@@ -111,10 +111,10 @@ impl State {
         self.merchants.get(&merchant).is_some_and(|m| m.tenant == tenant)
     }
 
-    /// The last version made by `made_by`, and its base.
-    pub(super) fn head(&self, of: MerchantNo, made_by: Option<UnixMillis>) -> Option<RuleHead> {
+    /// The last version made at or before `as_of`, and its base.
+    pub(super) fn head(&self, of: MerchantNo, as_of: Option<UnixMillis>) -> Option<RuleHead> {
         let versions = self.rules.get(&of)?;
-        let last = versions.iter().rev().find(|v| made_by.is_none_or(|by| v.created_at <= by))?;
+        let last = versions.iter().rev().find(|v| as_of.is_none_or(|as_of| v.created_at <= as_of))?;
         let base = last.base_version_no.and_then(|no| versions.iter().find(|v| v.version_no == no));
         Some(RuleHead { last: last.clone(), base: base.cloned() })
     }

@@ -269,13 +269,8 @@ impl Store for PostgresStore {
         queries::secret_uses(&self.readers, of, since_minute).await
     }
 
-    async fn rule_head(
-        &self,
-        tenant: TenantNo,
-        of: MerchantNo,
-        made_by: Option<UnixMillis>,
-    ) -> Found<Option<RuleHead>> {
-        queries::rule_head(&self.readers, tenant, of, made_by).await
+    async fn rule_head(&self, tenant: TenantNo, of: MerchantNo, as_of: Option<UnixMillis>) -> Found<Option<RuleHead>> {
+        queries::rule_head(&self.readers, tenant, of, as_of).await
     }
 
     async fn rule_versions(&self, tenant: TenantNo, of: MerchantNo, page: Cursor) -> Found<Vec<RuleVersion>> {

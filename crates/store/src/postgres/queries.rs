@@ -184,12 +184,12 @@ pub(super) async fn rule_head(
     from: &Readers,
     tenant: TenantNo,
     of: MerchantNo,
-    made_by: Option<UnixMillis>,
+    as_of: Option<UnixMillis>,
 ) -> Found<Option<RuleHead>> {
     let read = |row: &Row| head(row, 2, rows::Fields::new(row, "fee_rule_head", 1, 0).int()?);
-    match made_by {
+    match as_of {
         None => one(from, Sql::RuleHead, &[&tenant.0, &of.0], read).await,
-        Some(made_by) => one(from, Sql::RuleHeadBy, &[&tenant.0, &of.0, &made_by.0], read).await,
+        Some(as_of) => one(from, Sql::RuleHeadBy, &[&tenant.0, &of.0, &as_of.0], read).await,
     }
 }
 

@@ -318,13 +318,8 @@ impl Store for SqliteStore {
         self.readers.here(|conn| secrets::uses(conn, of, since_minute))
     }
 
-    async fn rule_head(
-        &self,
-        tenant: TenantNo,
-        of: MerchantNo,
-        made_by: Option<UnixMillis>,
-    ) -> Found<Option<RuleHead>> {
-        self.readers.here(|conn| queries::rule_head(conn, tenant, of, made_by))
+    async fn rule_head(&self, tenant: TenantNo, of: MerchantNo, as_of: Option<UnixMillis>) -> Found<Option<RuleHead>> {
+        self.readers.here(|conn| queries::rule_head(conn, tenant, of, as_of))
     }
 
     async fn rule_versions(&self, tenant: TenantNo, of: MerchantNo, page: Cursor) -> Found<Vec<RuleVersion>> {

@@ -196,15 +196,15 @@ pub(super) fn rule_head(
     conn: &Connection,
     tenant: TenantNo,
     of: MerchantNo,
-    made_by: Option<UnixMillis>,
+    as_of: Option<UnixMillis>,
 ) -> Found<Option<RuleHead>> {
-    let Some(made_by) = made_by else {
+    let Some(as_of) = as_of else {
         return one(conn, NEWEST_RULE, [of.0, tenant.0], |row| {
             let version_no = rows::Fields::new(row, "fee_rule_head", 1, 0).int()?;
             head(row, 2, Some(version_no))
         });
     };
-    one(conn, RULE_MADE_BY, [of.0, made_by.0, tenant.0], |row| head(row, 1, None))
+    one(conn, RULE_MADE_BY, [of.0, as_of.0, tenant.0], |row| head(row, 1, None))
 }
 
 /// The chain is walked newest first, from every 64th version that is not before the page. SQLite stops walking at the limit.
@@ -395,8 +395,8 @@ mod tests {
         // The steps of SQLite's machine, which take no time of their own.
         let steps = |sql| conn.prepare_cached(sql).expect("is kept").reset_status(StatementStatus::VmStep);
         for second in [1, 63, 64, 65, 50_000, 99_999, 100_000] {
-            let made_by = Some(UnixMillis(second * 1_000 + 999));
-            let found = rule_head(&conn, TenantNo(1), MerchantNo(2), made_by).expect("reads").expect("there");
+            let as_of = Some(UnixMillis(second * 1_000 + 999));
+            let found = rule_head(&conn, TenantNo(1), MerchantNo(2), as_of).expect("reads").expect("there");
             assert_eq!(found.last.version_no, second);
             let taken = steps(RULE_MADE_BY);
             assert!((50..3_000).contains(&taken), "made by second {second}: {taken} steps");

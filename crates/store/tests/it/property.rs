@@ -296,8 +296,8 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
     }
     for of in [SUB, MerchantNo(11)] {
         seen.push(format!("{:?}", store.rule_versions(TENANT, of, all()).await.expect("reads")));
-        for made_by in [None, Some(at(2_000)), Some(at(3_500))] {
-            seen.push(format!("{:?}", store.rule_head(TENANT, of, made_by).await.expect("reads")));
+        for as_of in [None, Some(at(2_000)), Some(at(3_500))] {
+            seen.push(format!("{:?}", store.rule_head(TENANT, of, as_of).await.expect("reads")));
         }
         for id in 1..4 {
             let id = OrderId::new(id).expect("in range");

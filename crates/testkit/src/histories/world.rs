@@ -10,7 +10,7 @@ use countersign_domain::money::Amount;
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Write};
-use countersign_store::contract::{MerchantKind, MerchantRow, RuleFilter, RuleRecord};
+use countersign_store::contract::{MerchantKind, MerchantRow, RuleFilter, RuleRecord, RuleStanding};
 use rust_decimal::Decimal;
 use tokio::task::JoinSet;
 
@@ -141,13 +141,19 @@ struct Listed<'a> {
     is_pending: bool,
 }
 
+impl Listed<'_> {
+    fn standing(&self) -> Option<RuleStanding> {
+        self.version.map(|_| if self.is_pending { RuleStanding::Pending } else { RuleStanding::InForce })
+    }
+}
+
 /// Compares all pages of an institution's list under some filter; how many there were.
 async fn compare_list(app: &Arc<App>, subs: &[History], dice: &mut Dice) -> Result<usize> {
     let Some(first) = subs.first() else { return Ok(0) };
     let one_sub = if dice.once_in(8) { dice.one_of(subs).map(|history| history.id.clone()) } else { None };
     let filter = RuleFilter {
         has_markup: [None, None, Some(true), Some(false)][dice.below(4)],
-        pending: [None, None, Some(true), Some(false)][dice.below(4)],
+        standing: [None, None, Some(RuleStanding::Pending), Some(RuleStanding::InForce)][dice.below(4)],
         sub_merchant_id: if dice.once_in(16) { Some(first.stranger.clone()) } else { one_sub },
     };
     let wanted = listed(subs, &filter, app.clock.now().0);
@@ -187,7 +193,7 @@ fn listed<'a>(subs: &'a [History], filter: &RuleFilter, clock: i64) -> Vec<Liste
     all.retain(|listed| {
         let has = listed.version.is_some();
         filter.has_markup.is_none_or(|wanted| wanted == has)
-            && filter.pending.is_none_or(|wanted| has && wanted == listed.is_pending)
+            && filter.standing.is_none_or(|wanted| listed.standing() == Some(wanted))
             && filter.sub_merchant_id.as_ref().is_none_or(|id| *id == listed.history.id)
     });
     all
@@ -196,8 +202,8 @@ fn listed<'a>(subs: &'a [History], filter: &RuleFilter, clock: i64) -> Vec<Liste
 fn compare_record(record: &RuleRecord, wanted: &Listed<'_>) -> Result<()> {
     let history = wanted.history;
     ensure!(record.sub_merchant_id == history.id, "it should be of {}", history.id);
-    ensure!(record.is_pending == wanted.is_pending, "pending should be {}", wanted.is_pending);
-    match (&record.version, wanted.version) {
+    ensure!(record.rule.standing() == wanted.standing(), "it should stand {:?}", wanted.standing());
+    match (record.rule.version(), wanted.version) {
         (None, None) => Ok(()),
         (Some(version), Some(wanted)) => history.same(version, wanted),
         (_, wanted) => anyhow::bail!("the oracle lists {wanted:?}"),

@@ -6,7 +6,7 @@ use countersign_domain::ids::MerchantNo;
 use countersign_domain::money::Amount;
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_store::batch::{Batch, Conflict, Key, Write};
-use countersign_store::contract::{Cursor, MerchantKind, RuleFilter, RulePage};
+use countersign_store::contract::{Cursor, ListedRule, MerchantKind, RuleFilter, RulePage, RuleRecord, RuleStanding};
 use countersign_store::{AnyStore, Store};
 use rust_decimal::Decimal;
 
@@ -179,10 +179,10 @@ async fn page(store: &Any, filter: RuleFilter, now_ms: i64, offset: u64, limit: 
 
 /// `id`, `id/version` or `id/version/pending`.
 fn names(page: &RulePage) -> Vec<String> {
-    let name = |r: &countersign_store::contract::RuleRecord| match (&r.version, r.is_pending) {
-        (None, _) => r.sub_merchant_id.clone(),
-        (Some(v), false) => format!("{}/{}", r.sub_merchant_id, v.version_no),
-        (Some(v), true) => format!("{}/{}/pending", r.sub_merchant_id, v.version_no),
+    let name = |r: &RuleRecord| match &r.rule {
+        ListedRule::None => r.sub_merchant_id.clone(),
+        ListedRule::InForce(v) => format!("{}/{}", r.sub_merchant_id, v.version_no),
+        ListedRule::Pending { version: v, .. } => format!("{}/{}/pending", r.sub_merchant_id, v.version_no),
     };
     page.records.iter().map(name).collect()
 }
@@ -222,14 +222,14 @@ pub async fn a_page_obeys_its_filters(store: Any) {
     let with = listed(RuleFilter { has_markup: Some(true), ..none() }).await;
     assert_eq!(with, ["sub-b/1", "sub-b/2/pending", "sub-d/1/pending"]);
     assert_eq!(listed(RuleFilter { has_markup: Some(false), ..none() }).await, ["sub-a", "sub-c"]);
-    let pending = listed(RuleFilter { pending: Some(true), ..none() }).await;
+    let pending = listed(RuleFilter { standing: Some(RuleStanding::Pending), ..none() }).await;
     assert_eq!(pending, ["sub-b/2/pending", "sub-d/1/pending"]);
-    assert_eq!(listed(RuleFilter { pending: Some(false), ..none() }).await, ["sub-b/1"]);
+    assert_eq!(listed(RuleFilter { standing: Some(RuleStanding::InForce), ..none() }).await, ["sub-b/1"]);
     let one = RuleFilter { sub_merchant_id: Some("sub-b".to_owned()), ..none() };
     assert_eq!(listed(one).await, ["sub-b/1", "sub-b/2/pending"]);
     let nobody = RuleFilter { sub_merchant_id: Some("sub-x".to_owned()), ..none() };
     assert!(listed(nobody).await.is_empty());
-    let contradiction = RuleFilter { has_markup: Some(false), pending: Some(true), ..none() };
+    let contradiction = RuleFilter { has_markup: Some(false), standing: Some(RuleStanding::Pending), ..none() };
     assert!(listed(contradiction).await.is_empty());
 }
 
