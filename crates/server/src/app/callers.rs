@@ -1,9 +1,8 @@
 //! Who calls: applications with their keys, kept ready, and the proof that a request is theirs.
 //!
-//! Read-through: an application is read from the store once and kept. A refusal always reads it once more, so that a
-//! change made elsewhere is seen, and so that a refusal costs the same for a ClientId that exists, kept or not, and one that does not: one
-//! look-up here, one in the store (of the whole application, or of another one where there is none), [`HMACS_PER_REFUSAL`] HMACs, and
-//! [`LIVE_SECRETS_MAX`] sealed secrets opened, whether anybody needs them or not.
+//! Read-through: an application is read from the store once and kept. A refusal always reads the application once more, so that a change made
+//! elsewhere is seen. A refusal also costs the same for every ClientId, be there such an application, kept or not, or none: one look-up in memory, one
+//! in the store (of another application where the ClientId has none), [`HMACS_PER_REFUSAL`] HMACs, and [`LIVE_SECRETS_MAX`] sealed secrets opened.
 //!
 //! Invariant: where other nodes change the same applications, nothing is accepted by what is kept unless a look at the directory of changes
 //! began less than [`FRESH`] ago at which this node was listed. Without one, the store is asked for every request. So what was disabled or
@@ -53,8 +52,8 @@ const ALWAYS: u64 = u64::MAX;
 const ENDED_FOR_GOOD_MS: i64 = 60_000;
 /// As long as a Payment API Secret is.
 const SECRET_BYTES: usize = 67;
-/// What binds the sealed secret that is nobody's to its row, which there is none of.
-const NOBODYS_ROW: &str = "nobody";
+/// The row that the sealed decoy secret is bound to; there is no such row.
+const DECOY_ROW: &str = "nobody";
 
 const SHARDS: usize = 16;
 /// Applications kept per shard; beyond, the shard starts anew.
@@ -77,10 +76,10 @@ pub struct Callers {
     hasher: RandomState,
     /// Which ClientIds there are.
     existing: ExistingClients,
-    /// Stands in where there is no key, so that a refusal costs the same.
-    nobody: SigningKey,
-    /// The same where there is no sealed secret: the id of its key, and the secret.
-    nobodys: (String, Vec<u8>),
+    /// Checks signatures where an application has no key, so that each refusal costs the same.
+    decoy_key: SigningKey,
+    /// Is opened where an application has no sealed secret: the id of the key that it is sealed under, and the sealed secret.
+    decoy_secret: (String, Vec<u8>),
     began: Instant,
     /// Until when what is kept may be believed, in ms after `began`.
     fresh_until: AtomicU64,
@@ -93,20 +92,20 @@ impl fmt::Debug for Callers {
 }
 
 impl Callers {
-    /// None seen yet. Of chance and the vault comes the key that is nobody's. `is_shared`: other nodes change the same applications, and
-    /// somebody calls [`Callers::checked`].
+    /// No application seen yet. The decoys are drawn from `chance` and sealed by `vault`. `is_shared`: other nodes change the same applications,
+    /// and somebody calls [`Callers::checked`].
     pub fn new(chance: &Chance, vault: &Vault, is_shared: bool) -> Self {
-        let mut nobody = [0; SECRET_BYTES];
-        chance.fill(&mut nobody);
-        let sealed = vault.seal_under_current(chance, NOBODYS_ROW, &nobody);
+        let mut decoy = [0; SECRET_BYTES];
+        chance.fill(&mut decoy);
+        let sealed = vault.seal_under_current(chance, DECOY_ROW, &decoy);
         Self {
-            nobodys: (vault.key_id().to_owned(), sealed),
+            decoy_secret: (vault.key_id().to_owned(), sealed),
             began: Instant::now(),
             fresh_until: AtomicU64::new(if is_shared { 0 } else { ALWAYS }),
             shards: std::array::from_fn(|_| RwLock::default()),
             hasher: RandomState::new(),
             existing: ExistingClients::default(),
-            nobody: SigningKey::new(&nobody),
+            decoy_key: SigningKey::new(&decoy),
         }
     }
 
@@ -268,7 +267,7 @@ impl App {
                 return Ok(check.proved(known));
             }
         } else if ask == Ask::Nobody {
-            check.pad(&self.callers.nobody);
+            check.add_decoy_hmacs(&self.callers.decoy_key);
             if kept.is_none() {
                 self.callers.existing.want(headers.client_id);
             }
@@ -285,8 +284,8 @@ impl App {
                 return Ok(check.proved(known));
             }
         }
-        check.pad(&self.callers.nobody);
-        self.open_in_vain(&mut check.cost);
+        check.add_decoy_hmacs(&self.callers.decoy_key);
+        self.open_decoys(&mut check.cost);
         let refused = match &read {
             None => Refused { why: SignatureRefusal::UnknownClient, merchant_id: String::new() },
             Some(known) if !known.is_enabled => known.disabled(),
@@ -300,13 +299,13 @@ impl App {
         Ok(Authenticated::No(refused, check.cost))
     }
 
-    /// Opens the sealed secret that is nobody's, as often as an application's have not been opened.
-    fn open_in_vain(&self, cost: &mut Cost) {
-        let (key_id, sealed) = &self.callers.nobodys;
+    /// Opens the decoy secret until as many secrets were opened as an application may have.
+    fn open_decoys(&self, cost: &mut Cost) {
+        let (key_id, sealed) = &self.callers.decoy_secret;
         while cost.opened < LIVE_SECRETS_MAX {
             cost.opened += 1;
             std::hint::black_box(
-                self.vault.open(key_id, NOBODYS_ROW, sealed).map(|secret| SigningKey::new(&secret)).ok(),
+                self.vault.open(key_id, DECOY_ROW, sealed).map(|secret| SigningKey::new(&secret)).ok(),
             );
         }
     }
@@ -404,9 +403,10 @@ impl Check<'_> {
         right && self.claimed.is_some()
     }
 
-    fn pad(&mut self, nobody: &SigningKey) {
+    /// Checks the signature with the decoy key until a refusal has cost as many HMACs as every refusal costs.
+    fn add_decoy_hmacs(&mut self, decoy: &SigningKey) {
         while self.cost.hmacs < HMACS_PER_REFUSAL {
-            self.holds(nobody);
+            self.holds(decoy);
         }
     }
 }
