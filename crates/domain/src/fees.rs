@@ -84,7 +84,7 @@ pub fn fee(amount: Amount, markup: &Markup, unit: MarkupUnit) -> Result<Fee, Fee
 pub struct Product {
     /// Every digit, without trailing zeros.
     pub text: String,
-    /// Whether it has more than six decimals, so that the fee is not it.
+    /// Whether the product has more than six decimals, so that the fee is rounded from it.
     pub is_rounded: bool,
 }
 
@@ -120,7 +120,7 @@ pub fn worked_sum(
 /// The fee of an order, fixed when it was paid: whatever rule is made later, it stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderFee {
-    /// The version in force at that instant; none where there was none.
+    /// The version in force at that instant; none where no version was in force.
     pub config_id: Option<SortedId>,
     /// Its number; none as above.
     pub version_no: Option<i64>,

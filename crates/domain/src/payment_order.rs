@@ -154,7 +154,7 @@ impl PrepayId {
         self.tail
     }
 
-    /// The next one there could be: where a list by number, newest first, goes on so that this one is still in it.
+    /// The next id that there could be. A list by number, newest first, that goes on behind it still has this id.
     #[must_use]
     pub const fn next(self) -> Self {
         if self.tail + 1 < TAILS {

@@ -130,7 +130,7 @@ impl fmt::Display for Day {
 
 /// The first month that is read.
 pub const MONTH_MIN: &str = "1970-01";
-/// The last one: the instant at which it is over has to be one that there is.
+/// The last month that is read: the instant at which a month is over has to exist.
 pub const MONTH_MAX: &str = "9998-12";
 
 /// A civil month, by its first day. It is written `2026-10`.
@@ -162,8 +162,8 @@ fn nearest_timestamp(at: UnixMillis) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX)
 }
 
-/// An instant as RFC 3339 writes it, with any offset; parts of a millisecond are cut. Second 60 is the one after it, and there only where UTC
-/// may have it: at the end of June and of December. None: it names no instant.
+/// An instant as RFC 3339 writes it, with any offset; parts of a millisecond are cut. Second 60 means the second after it, and is read only where UTC
+/// may have a leap second: at the end of June and of December. None: the text names no instant.
 pub fn parse_rfc3339(text: &str) -> Option<UnixMillis> {
     let (civil, rest) = text.split_at_checked(19)?;
     let is_form = civil.bytes().enumerate().all(|(place, byte)| match place {

@@ -81,12 +81,11 @@ impl CallbackRefused {
 
 /// Verifies callbacks: signature, age, and that each request is taken once. Share one between all tasks of the receiver.
 ///
-/// What was taken is remembered in memory only. A captured callback that is brought to another process, or to this one after a new
-/// start, is taken once more there while its timestamp is acceptable, under whatever event id its sender likes: that header is not
-/// signed. So receivers of several processes share each [`Callback::nonce`]: they put it into a table where it is unique, refuse the
-/// callback if it is there already, and keep it until [`Callback::sent_ms`] plus the tolerance, which is up to twice the tolerance
-/// after it came, since a callback may be stamped ahead. That stops a captured request. The server's own repeats are signed anew, and known by
-/// what they say: see [`Callback`].
+/// What was taken is remembered in memory only. A captured callback that is brought to another process, or to this one after a new start, is taken
+/// once more there while its timestamp is acceptable, under whatever event id its sender likes: that header is not signed. So a receiver of several
+/// processes shares each [`Callback::nonce`]. It puts the nonce into a table where nonces are unique, refuses a callback whose nonce is there
+/// already, and keeps the nonce until [`Callback::sent_ms`] plus the tolerance: up to twice the tolerance after the callback came, since a callback
+/// may be stamped ahead. The table stops a captured request. The server's own repeats are signed anew, and known by what they say: see [`Callback`].
 ///
 /// The memory has a bound, [`CallbackVerifier::nonces_max`]. Where it is full, callbacks are refused ([`WindowRefused::Full`])
 /// until the oldest of it is too old to be acceptable: to forget one earlier would let it be taken twice.

@@ -251,7 +251,8 @@ impl Client {
         let stamp_ms = self.server_ms();
         let first = self.send(method, path_and_query, body, Signed::At(stamp_ms)).await?;
         let code = first.code();
-        // The latter: a clock so wrong, or so wrong an offset, that the stamp was none. Nothing else would ever put it right.
+        // INVALID_PARAMETER: the clock, or the offset that was learned, is so wrong that the stamp was no timestamp. Only the server's time puts that
+        // right.
         let is_for_its_time = code == Some(Code::TimestampOutOfRange)
             || (code == Some(Code::InvalidParameter) && !is_timestamp(stamp_ms));
         if !is_for_its_time {

@@ -110,7 +110,7 @@ impl PaymentOrderStatus {
         }
     }
 
-    /// Whether an order that stands so stays so for ever. Of a word that is not known this cannot be said, so it is false: ask again.
+    /// Whether an order with this status keeps it for ever. False for a status that this SDK does not know: ask again.
     pub const fn is_final(&self) -> bool {
         match self {
             Self::Paid | Self::Expired | Self::Closed => true,

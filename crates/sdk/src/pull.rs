@@ -1,8 +1,8 @@
 //! An application's events page after page, and what is missing of them.
 //!
-//! `seq` grows by one with each event of an application, delivered or not. So whoever remembers the last one that he has dealt with
-//! misses none without hearing of it: [`EventWalk`] hands out events in order and without a gap, and where there is one, says which
-//! numbers will not come. It never steps over a gap by itself.
+//! `seq` grows by one with each event of an application, delivered or not. So a receiver that remembers the last `seq` that it has dealt with hears
+//! of every event that it misses: [`EventWalk`] hands out events in order and without a gap, and where events are missing, says which numbers will
+//! not come. The walk never steps over a gap by itself.
 
 use std::fmt;
 

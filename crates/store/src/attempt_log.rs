@@ -133,7 +133,7 @@ pub struct OldStretch<P> {
     pub attempts: i64,
     /// How large they are, in bytes.
     pub bytes: i64,
-    /// The last of them; none where there are none.
+    /// The place of the last row; none where the stretch has no rows.
     pub last: Option<P>,
 }
 

@@ -34,7 +34,8 @@ pub trait Backlogs {
         limit: u32,
     ) -> impl Future<Output = Result<Vec<WithDead>, StoreError>> + Send;
 
-    /// Where an application stands among those, by its ClientId, whatever else of its row can be read; none where there is no such application.
+    /// Where an application stands in [`Backlogs::with_dead`], by its ClientId, whatever else of its row can be read; none where there is no such
+    /// application.
     fn place_of(
         &self,
         client_id: &str,
@@ -50,7 +51,7 @@ pub trait Backlogs {
 pub struct NodeBacklog {
     /// Events that are pending: due, or waiting for their next attempt.
     pub pending: i64,
-    /// When the oldest of those that were counted was written; `None` where there is none.
+    /// When the oldest of the counted events was written; `None` where none was counted.
     pub oldest_pending: Option<UnixMillis>,
     /// Events that are dead, whatever their lane.
     pub dead: i64,
@@ -61,7 +62,7 @@ pub struct NodeBacklog {
 pub struct Backlog {
     /// Events that are pending or held.
     pub open: i64,
-    /// When the oldest of those that were counted was written; `None` where there is none.
+    /// When the oldest of the counted events was written; `None` where none was counted.
     pub oldest_open: Option<UnixMillis>,
     /// Events that are dead.
     pub dead: i64,

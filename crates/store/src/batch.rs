@@ -61,8 +61,8 @@ pub enum Write {
     InsertMerchant(Box<MerchantRow>),
     /// Replaces a merchant's changeable fields: `name`, `enabled` and the base rate. Guard: the stored revision is `row.revision - 1`.
     UpdateMerchant(Box<MerchantRow>),
-    /// What applications may do has changed with their merchants: raises the revision of each, so that everybody reads it anew, and does
-    /// [`Write::Turn`] for those that have open events. Guard: none.
+    /// What applications may do has changed with their merchants. Raises the revision of each application, so that every node reads the application
+    /// anew, and does [`Write::Turn`] for each application with open events. Guard: none.
     Reassess {
         /// The tenant.
         tenant: TenantNo,
@@ -201,10 +201,10 @@ pub enum Write {
         /// The instant.
         begun_before: UnixMillis,
     },
-    /// Forgets the first events of an application by `seq`, with all that belongs to them, at most [`EVENTS_FORGOTTEN_MAX`]: those that are
-    /// delivered or dead, were written before an instant, and are not among those that a running redelivery has yet to come to, up to the first one
-    /// that is not. Its last event stays. Counters go on. Where
-    /// somebody else changes one of them, none is forgotten. Guard: none.
+    /// Forgets the first events of an application by `seq`, with all that belongs to the events: at most [`EVENTS_FORGOTTEN_MAX`], and only up to the
+    /// first event that has to stay. An event has to stay that is neither delivered nor dead, that was written at or after the instant, or that a
+    /// running redelivery has yet to come to. The application's last event stays too. Counters go on. Where somebody else changes one of the events,
+    /// no event is forgotten. Guard: none.
     ForgetEvents {
         /// Tenant of the application.
         tenant: TenantNo,
@@ -372,8 +372,8 @@ pub enum Guard {
         /// Which.
         quote_id: String,
     },
-    /// An instant has not come yet: what was decided does not hold from then on. It belongs behind the writes that it is about, so that it
-    /// is looked at when they wait for nobody any more.
+    /// An instant has not come yet: what was decided does not hold from that instant on. The guard belongs behind the writes that it is about, so
+    /// that the time is read when those writes wait for nobody any more.
     Before {
         /// The instant.
         instant: UnixMillis,
@@ -390,7 +390,7 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// Whether the time that it is about is the database's own, so that nodes whose clocks differ are of one mind.
+    /// Whether this guard asks for the database's own time, so that nodes whose clocks differ decide alike.
     pub(crate) fn asks_the_database(&self) -> bool {
         matches!(self, Self::Before { time, .. } | Self::Reached { time, .. } if time.is_the_database)
     }

@@ -144,7 +144,7 @@ pub struct ChainReport {
     pub tenants: u64,
     /// Lines without a link, from before the chain.
     pub unlinked: u64,
-    /// SHA-256 over those; it says nothing where there are none.
+    /// SHA-256 over the lines without a link; it says nothing where there are no such lines.
     pub unlinked_digest: Link,
     /// Lines with a link.
     pub linked: u64,
@@ -291,7 +291,7 @@ impl ChainWalk {
             // Its mark is not known. With this one nothing fits that does not hang on its link.
             (walk.found, walk.mark, walk.last) = (stored, Some(START), stored);
         }
-        // It is there, whatever it says.
+        // The line is there, whatever it says.
         self.passed(tenant, line.no);
         if line.no != expected {
             let what = format!("line {} stands where this one should", line.no);

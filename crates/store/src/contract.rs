@@ -74,18 +74,18 @@ pub struct OwedRow {
 pub struct Portion {
     /// Those of these applications.
     pub of: Vec<(TenantNo, ApplicationNo)>,
-    /// But for these.
+    /// Events to leave out.
     pub known: Vec<EventNo>,
-    /// Of each application the first due ones that were never attempted, at most so many, and as many of those that were.
+    /// Of each application, the most events that were never attempted, and the most that were. The first due come first.
     pub limit: u32,
 }
 
 /// Pending events that were asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
-    /// Those that can be read back.
+    /// Events that can be read back.
     pub rows: Vec<EventRow>,
-    /// Those that cannot.
+    /// Events that cannot be read back.
     pub unreadable: Vec<UnreadableEvent>,
 }
 
@@ -317,16 +317,16 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
         order: OrderId,
     ) -> impl Future<Output = Result<Option<(MerchantRow, ConvertOrder)>, StoreError>> + Send;
 
-    /// Applications of all tenants in these lanes that have pending events, by number. Stores of one node know no lanes: all. However much
-    /// one of them has waiting, it costs no more than one.
+    /// Applications of all tenants in these lanes that have pending events, by number. Stores of one node know no lanes: all. An application with
+    /// many pending events costs the read no more than an application with one.
     fn owed(
         &self,
         lanes: LaneSet,
         page: Cursor<ApplicationNo>,
     ) -> impl Future<Output = Result<Vec<OwedRow>, StoreError>> + Send;
 
-    /// Pending events, whether they are due or not. By application, first attempts first, then by due time and number. One that cannot be
-    /// read back takes its place in the portion and stands beside the others, so that it does not keep them waiting.
+    /// Pending events, whether they are due or not: by application, first attempts first, then by due time and number. An event that cannot be read
+    /// back takes its place in the portion and is listed in [`Pending::unreadable`], so that it does not keep the other events waiting.
     fn pending_of(&self, portion: Portion) -> impl Future<Output = Result<Pending, StoreError>> + Send;
 
     /// An event of the same application and `biz_id` that has a lower `sequence` and is not over (pending, or held and about to be released); where

@@ -15,7 +15,7 @@ use rust_decimal::Decimal;
 use crate::contract::{Cursor, StoreError};
 use crate::read::{CONVERT_ORDER_COLUMNS, Columns, Fields, convert_order};
 
-/// Old quotes of its tenant that one [`ConvertWrite::AddQuote`] forgets at the most: more than it adds, so that they do not pile up.
+/// The most old quotes of its tenant that one [`ConvertWrite::AddQuote`] forgets: more than it adds, so that old quotes do not pile up.
 pub const QUOTES_FORGOTTEN_MAX: usize = 8;
 
 /// What a pair is worth, as the back end said last.
@@ -51,7 +51,7 @@ pub struct ConvertMove {
 pub enum ConvertWrite {
     /// Sets a rate and its limits. Guard: the stored revision is `row.revision - 1`; none: 0.
     PutRate(RateRow),
-    /// Notes that operators are told of a rate that is too old. Guard: it is at this revision, and they were not told of it.
+    /// Notes that operators are told of a rate that is too old. Guard: the rate is at this revision, and operators were not told of this revision.
     TellStale {
         /// Which.
         pair: Pair,

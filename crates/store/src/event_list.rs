@@ -99,17 +99,17 @@ impl EventFilter {
 /// How a dialect walks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    /// How the statement begins that finds the events.
+    /// The beginning of the statement that finds the events.
     pub(crate) rows: &'static str,
-    /// And the one that looks where it ends: for a number and a place.
+    /// The beginning of the statement that finds where the page ends: it selects a number and a place.
     pub(crate) look: &'static str,
-    /// By what the walk goes.
+    /// The column that the walk follows.
     pub(crate) place: &'static str,
-    /// Of what: a condition, in which `#` stands for the id of the business or the application. It may be empty.
+    /// Which events are walked over: a condition, in which `#` stands for the id of the business or the application. It may be empty.
     pub(crate) lead: &'static str,
     /// The lower end: a condition, in which `#` stands for a place.
     pub(crate) least: &'static str,
-    /// What the order has before the place, so that it is that of one index only. It may be empty.
+    /// The columns that `ORDER BY` names before the place, so that only one index gives this order. It may be empty.
     pub(crate) order: &'static str,
     /// What begins a parameter: `?` or `$`.
     pub(crate) sign: char,
@@ -174,7 +174,7 @@ impl Listing {
         asked.0.extend([" AND ", self.way.place, " < "]);
         match (self.filter.walk(), self.after, self.key()) {
             (Walk::Own, Some(after), Some(client_id)) => {
-                // Behind one that is gone there is nothing: an application's events go from the first one on.
+                // Behind an event that is gone there is nothing: an application's oldest events are forgotten first.
                 self.also(&mut asked, "coalesce((SELECT b.seq FROM event b WHERE b.event_no = #", Value::Int(after));
                 self.also(&mut asked, " AND b.client_id = #), 0)", Value::Text(client_id.clone()));
             }
@@ -195,7 +195,8 @@ impl Listing {
     }
 }
 
-/// The end of a look as [`Listing::edge`] found it, of numbers and places: the last event's that is looked at, if there is one behind it.
+/// Where a page ends, by the numbers and places that [`Listing::edge`] found: at the last event that may be looked at, if another event lies behind
+/// it.
 pub(crate) fn edge(found: &[(i64, i64)]) -> Option<(i64, i64)> {
     found.first().copied().filter(|_| found.len() > 1)
 }

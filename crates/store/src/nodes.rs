@@ -106,7 +106,7 @@ pub struct Tended {
     pub held: Vec<(Lane, Fence)>,
     /// Nodes that were seen within the lease and do not leave, this one among them.
     pub nodes_alive: u32,
-    /// Those of them that have noted other settings than this one. One that has noted none is not among them.
+    /// Nodes among `nodes_alive` that have noted other settings than this node. A node that has noted no settings is not listed.
     pub others: Vec<Other>,
     /// When this process began under its node's id, by the database's clock. None: another one has begun under that id since and is alive, as where a
     /// data folder was copied; it has the lanes, and nothing was noted of this one.

@@ -2,7 +2,7 @@
 
 use crate::contract::EventRow;
 
-/// How much bodies and data of a page come to before it ends: the event that passes it is the last one.
+/// How many bytes the bodies and data of a page come to before the page ends: the event that passes this bound is the page's last.
 pub const OWN_EVENTS_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// A page that is read event by event.

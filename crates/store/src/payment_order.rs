@@ -254,9 +254,9 @@ pub trait PaymentOrders {
         looked_max: u32,
     ) -> impl Future<Output = Result<PaymentOrderPage, StoreError>> + Send;
 
-    /// Orders of all tenants that are stored as pending and have expired by `now`, of applications in these lanes: at most `limit` of each
-    /// lane, from that end. Stores of one node know no lanes: all. One that cannot be read back stands there as its error, so
-    /// that it does not keep the others waiting.
+    /// Orders of all tenants that are stored as pending and have expired by `now`, of applications in these lanes: at most `limit` of each lane,
+    /// beginning at the end that `first` names. Stores of one node know no lanes: all. An order that cannot be read back is listed as its error, so
+    /// that it does not keep the other orders waiting.
     fn payment_orders_expired(
         &self,
         lanes: LaneSet,

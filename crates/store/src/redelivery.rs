@@ -27,7 +27,7 @@ pub struct Sought {
     pub biz_id: Option<String>,
     /// Only those that were written at this instant or later.
     pub from: Option<UnixMillis>,
-    /// Only those that were written before this instant.
+    /// Only events that were written before this instant.
     pub to: Option<UnixMillis>,
     /// Only those whose last attempt came to this.
     pub died_of: DiedOf,
@@ -81,11 +81,11 @@ impl Sought {
 pub struct Span {
     /// What is looked for in it.
     pub of: Sought,
-    /// It begins behind this `seq`.
+    /// The stretch begins behind this `seq`.
     pub after: i64,
-    /// It ends with this one.
+    /// The stretch ends with this `seq`.
     pub through: i64,
-    /// At most so many events: those that are found, or, where they are counted, those that are looked at.
+    /// The most events to find, or, where events are counted, the most to look at.
     pub most: u32,
 }
 
@@ -113,9 +113,9 @@ pub struct Walked {
     pub application: ApplicationNo,
     /// Which redelivery.
     pub id: SortedId,
-    /// It begins behind this `seq`.
+    /// The stretch begins behind this `seq`.
     pub after: i64,
-    /// It ends with this one.
+    /// The stretch ends with this `seq`.
     pub through: i64,
     /// At most so many events are looked at.
     pub most: u32,
@@ -283,14 +283,14 @@ pub enum Redeliveries {
     All {
         /// Only of this application.
         client_id: Option<String>,
-        /// Those before this one.
+        /// Only redeliveries before this one.
         after: Option<SortedId>,
     },
     /// Those that are running, of all tenants in these lanes, by tenant and application. Stores of one node know no lanes: all.
     Running {
         /// The lanes.
         lanes: LaneSet,
-        /// Those behind this application.
+        /// Only redeliveries of applications behind this one.
         after: Option<(TenantNo, ApplicationNo)>,
     },
 }

@@ -26,7 +26,7 @@ pub fn gone(oldest: i64) -> String {
     format!("{GONE}{OLDEST}{oldest}")
 }
 
-/// The oldest `seq` that is there, of such a sentence, however it begins; none where it is another one.
+/// The oldest `seq` that is there, read from the end of an EVENTS_GONE's sentence; none of any other sentence.
 pub fn oldest_kept(sentence: &str) -> Option<i64> {
     sentence.rsplit_once(OLDEST)?.1.parse().ok().filter(|oldest| *oldest >= 1)
 }

@@ -39,12 +39,12 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Whether it is one of them.
+    /// Whether this application is among the changed ones.
     pub fn has(&self, client_id: &str) -> bool {
         self.all || self.named.contains(client_id)
     }
 
-    /// Whether there is none.
+    /// Whether no application has changed.
     pub fn is_empty(&self) -> bool {
         !self.all && self.named.is_empty()
     }

@@ -28,9 +28,9 @@ pub struct Which {
     pub biz_id: Option<String>,
     /// Only those that were written at this instant or later.
     pub from: Option<UnixMillis>,
-    /// Only those that were written before this instant.
+    /// Only events that were written before this instant.
     pub to: Option<UnixMillis>,
-    /// Only those that died of this.
+    /// Only events that died of this.
     pub died_of: DiedOf,
 }
 

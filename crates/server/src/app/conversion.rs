@@ -39,8 +39,8 @@ pub struct Way {
     pub direction: Direction,
 }
 
-/// Every way to convert there is, whether its rate is fresh or not: by pair, sales of the base coin first. From one currency to another
-/// there is one, the one that is quoted; see [`way`].
+/// Every way to convert, whether its rate is fresh or not: by pair, sales of the base coin first. Where a pair is quoted both ways around, each
+/// direction goes by the rate that is quoted for it; see [`way`].
 pub async fn ways(app: &App) -> Result<Vec<Way>, AppError> {
     let rates = rates::all(app).await?;
     let pairs: BTreeSet<Pair> = rates.iter().map(|rate| rate.pair.clone()).collect();
@@ -96,7 +96,7 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
             Ok(_) => return Ok(quote),
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             Err(CommitError::Conflict(Conflict::Crowded)) => return Err(crowded()),
-            // One of this merchant's that are kept has this id, and another one is drawn; or what was read of the rate is over by now.
+            // A kept quote of this merchant has this id, and another id is drawn; or the rate that was read does not hold any more.
             Err(CommitError::Conflict(Conflict::Taken(Key::Quote(_)) | Conflict::Late(_)))
                 if app.may_decide_anew(arrived) => {}
             Err(error) => return Err(error.into()),

@@ -71,8 +71,8 @@ pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor:
     if let Some(event) = write(app, &receiver, what, keep, actor).await? {
         return Ok(event);
     }
-    // It was to be held, and the application has changed between the look and the write. From here on it takes turns with those who change it on
-    // this node, so that they are not first again and again; against other nodes there is the guard alone.
+    // The event was to be held, and the application has changed between the look and the write. From here on the write takes turns with changes of
+    // the application on this node, so that such changes are not first again and again. Against changes on other nodes there is the guard alone.
     let _turn = app.turns.take_soon(TurnKey::Application(what.client_id.clone())).await?;
     loop {
         let read = Receiver::Read(Box::new(application(app, &what.client_id).await?));
@@ -86,10 +86,10 @@ pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor:
 
 /// An application that an event is for.
 pub(super) enum Receiver {
-    /// As it is kept by the one node that there is: its callbacks go out. If they do not any more, the dispatcher sees it, who looks before
-    /// each attempt.
+    /// The application as the only node keeps it in memory; its callbacks go out. If its callbacks are turned off meanwhile, the dispatcher sees so:
+    /// the dispatcher looks at the application before each attempt.
     Known(Arc<KnownApplication>),
-    /// As it was read now. Where its callbacks do not go out, what is written rests on that ([`as_read`]).
+    /// The application as it was read just now. Where its callbacks do not go out, the write is guarded by the revision that was read ([`as_read`]).
     Read(Box<ApplicationView>),
 }
 

@@ -45,7 +45,7 @@ pub struct Rewrapped {
     pub unreadable: Vec<String>,
     /// Whether all that opens is under the new key.
     pub is_done: bool,
-    /// The other key that this node has.
+    /// The id of the other key that this node has.
     pub previous_key_id: Option<String>,
 }
 

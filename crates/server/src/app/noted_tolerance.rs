@@ -11,8 +11,8 @@ use super::App;
 use super::error::AppError;
 use crate::config::TOLERANCE_MS_MAX;
 
-/// The tolerance that requests may have been accepted under, in ms. A setting. Of a file it is the one that it was served with last, since what
-/// was accepted before is known there; of nodes, which need not have one tolerance, the widest that any of them ever had.
+/// The tolerance that requests may have been accepted under, in ms. A setting. A file notes the tolerance that it was served with last, since the
+/// file knows what was accepted before. Nodes need not have one tolerance, and note the widest that any of them ever had.
 pub const TOLERANCE_NOTED: &str = "tolerance_noted_ms";
 /// How often it is tried again because other nodes note theirs, too.
 const TRIES_MAX: usize = 100;
@@ -24,7 +24,7 @@ pub async fn begin(app: &App) {
     }
 }
 
-/// Notes it, if it is not there.
+/// Notes the tolerance, unless it is noted already.
 pub async fn note(app: &App) -> Result<(), AppError> {
     let own_ms = app.policy.timestamp_tolerance_ms;
     for _ in 0..TRIES_MAX {

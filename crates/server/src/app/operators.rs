@@ -208,7 +208,7 @@ pub async fn create_token(
     Ok(made)
 }
 
-/// Revokes a token at once. Answers the instant; of one that was revoked before, that one: then only the log is written.
+/// Revokes a token at once, and answers the instant. A token that was revoked before keeps its first instant, and only the log is written.
 pub async fn revoke_token(
     app: &App,
     token_id: &str,

@@ -33,7 +33,8 @@ pub fn long_pages() -> ConcurrencyLimit {
     ConcurrencyLimit::new(LONG_PAGES_EACH, LONG_PAGES_MAX, "long pages of events")
 }
 
-/// A place for the page, if it is long. Where there is none it is cut to what needs none: at least one event, so that whoever reads on comes to the end.
+/// A place for the page, if the page is long. Where no place is free the page is cut to a length that needs none. The page keeps at least one event,
+/// so that a client that reads on comes to the end.
 fn with_room(app: &App, of: &ApplicationRow, events: &mut Vec<EventRow>) -> Option<Box<Place>> {
     let mut bytes = 0;
     let is_short = |event: &&EventRow| {
@@ -53,8 +54,8 @@ fn with_room(app: &App, of: &ApplicationRow, events: &mut Vec<EventRow>) -> Opti
 
 const CROWDED: &str = "other pulls of this application are being read; ask for one after the other";
 
-/// Events of this application with `seq` greater than `after`, delivered or not. One of its pulls is read at a time, however many it sends, so
-/// that those of others wait for one of it and not for all.
+/// Events of this application with `seq` greater than `after`, delivered or not. However many pulls an application sends, one of them is read at a
+/// time, so that another application's pull waits behind one and not behind all.
 pub async fn pull(app: &Arc<App>, of: &ApplicationRow, after: i64, limit: u32) -> Result<Pulled, AppError> {
     let (tenant, no) = (of.tenant, of.no);
     let read = move |app: Arc<App>| async move { app.store.events_after(tenant, no, after, limit).await };

@@ -33,9 +33,9 @@ pub struct Wish {
     pub biz_id: Option<String>,
     /// Only those that were written at this instant or later.
     pub from: Option<UnixMillis>,
-    /// Only those that were written before this instant.
+    /// Only events that were written before this instant.
     pub to: Option<UnixMillis>,
-    /// Only those that died of this.
+    /// Only events that died of this.
     pub died_of: DiedOf,
     /// Events in a second, at the most.
     pub rate_per_s: i64,
@@ -149,7 +149,7 @@ struct Meant {
     count: i64,
     is_at_least: bool,
     oldest_at: Option<UnixMillis>,
-    /// None of them has a smaller `seq`, or this one.
+    /// Every one of the events has a greater `seq` than this.
     cursor_seq: i64,
 }
 

@@ -88,7 +88,7 @@ pub async fn change(
             Err(CommitError::Conflict(Conflict::NonceUsed)) => return Err(AppError::NonceReused),
             Err(CommitError::Conflict(conflict)) if app.may_decide_anew(arrived) => {
                 match conflict {
-                    // A fee was worked out without this version meanwhile, so it begins behind that: the head is as it was read.
+                    // A fee was worked out without this version meanwhile, so the version begins behind that payment. The head is as it was read.
                     Conflict::PaidSince(_, paid_at) => (not_before, hint) = (paid_at.plus_ms(1), head),
                     // The pending version has started meanwhile: the head is as it was read.
                     Conflict::Late(_) => hint = head,

@@ -10,7 +10,7 @@ use countersign_domain::time::UnixMillis;
 
 /// How long a clock that is put forward has to stay so before anything is forgotten by it.
 pub const STOOD_FOR: Duration = Duration::from_secs(600);
-/// Looks that follow each other sooner count as one, so that few are remembered.
+/// Looks that are closer together than this count as one look, so that few looks are kept.
 const LOOKS_APART: Duration = Duration::from_secs(1);
 
 /// How the clock stood against the monotonic one, of late.
@@ -34,7 +34,7 @@ impl SettledTime {
         Self { began: at, looks: Mutex::new(VecDeque::from([first])) }
     }
 
-    /// Takes a clock that only moves when it is told to for one that has stood as it shows for [`STOOD_FOR`].
+    /// Believes a clock that moves only when it is told to: the clock counts as having stood as it shows for [`STOOD_FOR`].
     pub fn believe(&self, at: Instant, shown: UnixMillis) {
         let Some(long_ago) = at.checked_sub(STOOD_FOR) else { return };
         let origin_ms = shown.0.saturating_sub(self.passed_ms(at));

@@ -96,8 +96,8 @@ impl Crowd {
         Told { state, leave }
     }
 
-    /// Tells some to leave: of those that never asked for anything the oldest, and where there is none, those that have asked for nothing for the longest
-    /// time.
+    /// Tells some connections to leave: the oldest connections that never asked for anything, or, where there are none, the connections that have
+    /// asked for nothing for the longest time.
     fn make_room(&self, now: Instant) {
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
         present.retain(|one| one.state.strong_count() > 0);

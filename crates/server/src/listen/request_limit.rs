@@ -37,7 +37,7 @@ impl RequestLimit {
         Self { most, per_address, under_way: AtomicUsize::new(0), refused: Refusals::default() }
     }
 
-    /// A place for one more request of `source`; none where there are as many as there may be, of all or of that address.
+    /// A place for one more request of `source`; none where as many requests are under way as may be, in all or from that address.
     pub fn enter(self: &Arc<Self>, source: IpAddr) -> Option<RequestPermit> {
         let place = self.per_address.enter(source);
         let permit = place.and_then(|place| {

@@ -344,7 +344,7 @@ impl Dial {
             None => connect(config, NoTls, Arc::clone(&warned)).await?,
         };
         let office = Office::of(&client).await;
-        // Before it counts as the server in office: another one that is refused leaves the connections to that as they are.
+        // Asked before the server counts as the one in office: a server that is refused must not end the connections to the server that is in office.
         if let Err(why) = self.served.meets(&client).await? {
             return Ok(Err(why.to_owned()));
         }

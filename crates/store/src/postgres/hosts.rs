@@ -14,13 +14,13 @@ pub(super) fn unreached(why: &str) -> String {
     format!("the database cannot be reached: {why}")
 }
 
-/// Why each host that was asked is of no use now. All are told of: the one that matters is seldom the one that was asked last.
+/// Why each host that was asked cannot be used now. Every host is told of: the host that matters is seldom the last one asked.
 #[derive(Debug, Default)]
 pub(super) struct Misses {
     /// By the host's place in the address: where it is, and why.
     of: BTreeMap<usize, (String, String)>,
     refuses: usize,
-    /// Whether one answered and is not the deployment's server: it is named also where it is the only one.
+    /// Whether a host answered that is not the deployment's server. Such a host is named even where the address has only one host.
     is_another: bool,
 }
 
@@ -30,21 +30,21 @@ impl Misses {
         self.of.insert(host, (place, why));
     }
 
-    /// A server that answers, but another one has taken over from it, or it holds another deployment.
+    /// A server that answers but must not be used: another server has taken over from it, or it holds another deployment.
     pub(super) fn is_another(&mut self, host: usize, place: String, why: String) {
         self.is_another = true;
         self.is_away(host, place, why);
     }
 
-    /// A server that does not take the address: no waiting makes that right.
+    /// A server that does not take the address: waiting does not make the address right.
     pub(super) fn refuses(&mut self, host: usize, place: String, why: String) {
         self.refuses += 1;
         self.is_away(host, place, why);
     }
 
-    /// All of it, in the order of the address.
+    /// Why no host can be used, in the order of the address.
     pub(super) fn told(self) -> String {
-        // One that is away may let us in when it is back.
+        // A host that is away may take the address once the host is back, so a refusal is final only where every host refuses.
         let is_final = self.refuses == self.of.len() && self.refuses > 0;
         let is_named = self.is_another || self.of.len() > 1;
         let said = self.of.into_values().map(|(place, why)| if is_named { format!("{place}: {why}") } else { why });

@@ -93,8 +93,8 @@ pub(super) const APPLICATIONS_GUARD: &str = "SELECT application_no, revision FRO
     WHERE application_no = ANY($1::bigint[]) ORDER BY application_no FOR SHARE";
 pub(super) const APPLICATIONS_LOOK: &str =
     "SELECT application_no, revision FROM application WHERE application_no = ANY($1::bigint[])";
-/// Shows, until the commit, that somebody rests on them. A revocation does not stand in its way, nor it in that of a revocation: so what it finds may be as
-/// it was before one that is committed by now, and whether they are live is asked behind it.
+/// Shows, until the commit, that somebody rests on these tokens. This lock and a revocation do not wait for each other. So the rows may be older than
+/// a revocation that is committed by now, and a second statement asks whether the tokens are live.
 pub(super) const TOKENS_LOCK: &str =
     "SELECT 1::bigint FROM operator_token WHERE token_id = ANY($1::text[]) ORDER BY token_id FOR KEY SHARE";
 pub(super) const TOKENS_LIVE: &str =

@@ -36,7 +36,7 @@ impl Office {
         Some(Self { cluster: row.get(0)?.to_owned(), timeline: row.get(1)?.parse().ok()? })
     }
 
-    /// Whether it took over from the other one.
+    /// Whether the server of this office took over from the server of the other office.
     fn is_after(&self, other: &Self) -> bool {
         self.cluster == other.cluster && self.timeline > other.timeline
     }
@@ -88,8 +88,8 @@ impl Incumbent {
         Self { seen: Mutex::new(None), served, term: AtomicU64::new(0), terms: watch::Sender::new(0) }
     }
 
-    /// The term that a connection to this server belongs to. An error, in words: another one has taken over from it, or it does not say who it is and one that
-    /// was met before did.
+    /// The term that a connection to this server belongs to. An error, in words: another server has taken over from this one, or this server does not
+    /// say who it is and a server met before did.
     pub(super) fn meets(&self, office: Option<Office>) -> Result<u64, String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let term = self.term.load(Ordering::Acquire);
@@ -112,7 +112,7 @@ impl Incumbent {
         Ok(term + 1)
     }
 
-    /// Which server it is, if one was met that says so.
+    /// Which server is in office, if a server was met that says who it is.
     pub(super) fn in_office(&self) -> Option<Office> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

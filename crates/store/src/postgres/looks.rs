@@ -10,7 +10,7 @@ pub(super) fn only_looks(batch: &Batch) -> bool {
 }
 
 impl Alone<'_> {
-    /// Whether a guard holds; none: it is one that groups know.
+    /// Whether a guard holds; none where the guard is one that groups judge.
     pub(super) async fn rests_on(&self, about: &Guard) -> Option<Result<(), Stop>> {
         let (found, conflict) = match about {
             Guard::Setting { name, value } => {

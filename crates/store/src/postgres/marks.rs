@@ -9,7 +9,7 @@ const TENANTS_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     last: i64,
-    /// The last of each tenant that is known to be done: there is none before it.
+    /// Of each tenant the number of the last transaction that is known to be done: the tenant has left no mark before this number.
     done: HashMap<i64, i64>,
 }
 
@@ -20,12 +20,12 @@ impl Marks {
         self.last
     }
 
-    /// That of the last one.
+    /// The number of the transaction that began last.
     pub(super) const fn last(&self) -> i64 {
         self.last
     }
 
-    /// From which one on a tenant may have marks.
+    /// The number from which on a tenant may have marks.
     pub(super) fn from(&self, tenant: i64) -> i64 {
         self.done.get(&tenant).copied().unwrap_or(0)
     }

@@ -18,7 +18,7 @@ pub struct PostgresOptions {
     pub url: String,
     /// Authorities that a server's certificate may come from, for `sslmode=require`.
     pub tls: Option<Arc<rustls::ClientConfig>>,
-    /// Which server was in office when this node last served. One that it took over from is refused.
+    /// Which server was in office when this node last served. A server that the one in office had taken over from is refused.
     pub served: Option<NotedOffice>,
     /// 16 random bytes: the key of nonce hashes if this opening makes the schema. Later openings use the stored one.
     pub window_key: [u8; 16],

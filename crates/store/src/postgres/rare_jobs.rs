@@ -28,7 +28,7 @@ pub(super) struct RareJobs {
     count: usize,
 }
 
-/// Whose conversion it is, if it is one.
+/// The merchant whose conversion a batch is, if the batch is a conversion.
 pub(super) fn converts_for(batch: &Batch) -> Option<MerchantNo> {
     batch.0.iter().find_map(|write| match write {
         Write::Convert(write) => write.merchant(),

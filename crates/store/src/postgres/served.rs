@@ -14,8 +14,8 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
 use super::PostgresStore;
 
-/// When the deployment was made; the move or restore that filled this database, if one did, and when that was complete. A copy has the first of its
-/// original and the others of its own.
+/// When the deployment was made, which move or restore filled this database (null: none did), and when that move was complete. A copy of a database
+/// has its original's time of making, and a move of its own.
 const WHICH: &str = "SELECT (SELECT value FROM setting WHERE name = 'initialised_at'), move_id, completed_at
                      FROM (SELECT 1) one LEFT JOIN move_record ON true";
 /// SQLSTATE of a table that is not there.
@@ -44,7 +44,8 @@ impl Served {
         Self { known: OnceLock::new(), is_replaced: watch::Sender::new(false) }
     }
 
-    /// From now on it is the one that this connection goes to, if there is one: where a deployment is being made there is none yet.
+    /// Takes the deployment that this connection leads to for the one that is served. Takes none where the database holds none, as while a deployment
+    /// is being made.
     pub(super) async fn settle(&self, client: &Client) -> Result<(), Error> {
         if let Ok(found) = which(client).await? {
             // Whoever opens a store does so once.

@@ -31,7 +31,7 @@ impl Writer {
     }
 }
 
-/// Several servers that take writes, in words; none where it is one.
+/// Several servers that take writes, in words; none where a single server does.
 fn split(writers: &[Writer]) -> Option<String> {
     let servers =
         writers.iter().enumerate().filter(|(at, writer)| !writers[..*at].iter().any(|before| before.is(writer)));

@@ -14,7 +14,7 @@ impl PostgresStore {
         schema::state(&Dial::of(options)?).await
     }
 
-    /// For a schema that is empty: another one of the database where our tables are, and the one that is looked into, if that is there.
+    /// For an empty schema: another schema of the database where our tables are, and the schema that is looked into, if it exists.
     pub async fn elsewhere(options: &PostgresOptions) -> Result<Option<(String, Option<String>)>, StoreError> {
         schema::elsewhere(&Dial::of(options)?).await
     }

@@ -139,7 +139,8 @@ impl SqliteStore {
     /// this returns.
     pub fn refuse_through(path: &Path, horizon: UnixMillis) -> Result<UnixMillis, StoreError> {
         let conn = connect(path, BUSY_MS)?;
-        // Not by one statement that gives what it has written: that is committed when it is let go of, where nobody hears that it failed.
+        // Not by one statement that also returns what it has written: such a statement commits when it is dropped, where nobody hears that the commit
+        // failed.
         let raise = "UPDATE replay SET horizon = max(horizon, ?1), mark = max(mark, ?1)";
         conn.execute(raise, [horizon.0]).map_err(fault)?;
         let horizon = conn.query_row("SELECT horizon FROM replay", [], |row| row.get(0)).map_err(fault)?;

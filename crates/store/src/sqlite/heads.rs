@@ -19,7 +19,7 @@ use crate::words;
 /// Ends remembered of each kind; beyond, all are read again.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// The keyed hashes of a batch's audit lines, in their order. Made by whoever hands it over, so that the one writer need not.
+/// The keyed hashes of a batch's audit lines, in their order. The batch's caller makes them, so that the one writer need not.
 #[derive(Debug, Default)]
 pub(super) struct Marks(Vec<Mark>);
 

@@ -165,7 +165,7 @@ impl SqliteStore {
         self.pulse.age() > STALLED_AFTER
     }
 
-    /// Whether this call is the one that ended them, all in order.
+    /// Ends the threads. Whether this call has ended them, and none of them had panicked.
     fn end_threads(&self) -> bool {
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         if threads.is_empty() {

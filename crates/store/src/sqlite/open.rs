@@ -91,8 +91,9 @@ fn write_ahead(conn: &Connection, within: Duration) -> rusqlite::Result<String> 
     }
 }
 
-/// The log stays as it is when the connection closes. Else whoever is the last to close a file copies the log that lies beside it into it, and
-/// removes it, also where that is another file's, or has what the disk failed to take ([`LostSync`]). The checkpointer copies it before it ends.
+/// Makes SQLite leave the write-ahead log alone when this connection closes. Else the last connection to close copies the log beside the database
+/// file into the file and removes the log, also where the log is another file's or holds what the disk failed to take ([`LostSync`]). The
+/// checkpointer copies the log before the checkpointer ends.
 pub(super) fn leave_log(conn: &Connection) -> Result<(), StoreError> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map(|_| ()).map_err(fault)
 }

@@ -29,7 +29,7 @@ pub(super) fn owed(conn: &Connection, page: &Cursor<ApplicationNo>) -> Found<Vec
     many(conn, sql, params![after, page.limit, i64::MAX], rows::owed)
 }
 
-/// Which ones there are is seen in the index alone, so that one that is known costs a step there.
+/// Which events are pending is read from the index alone, so that an event that the caller knows already costs one step in the index.
 pub(super) fn pending_of(conn: &Connection, portion: &Portion) -> Found<Pending> {
     let numbers = "SELECT d.event_no FROM delivery d INDEXED BY delivery_next
                    WHERE d.state = 'pending' AND d.application_no = ?1 AND min(d.attempts, 1) = ?2

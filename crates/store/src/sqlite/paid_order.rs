@@ -53,7 +53,7 @@ fn edge(conn: &Connection, merchant: i64, among: Numbers, looked_max: i64) -> Fo
     one(conn, sql, [merchant, among.after, among.end, looked_max], |row| row.get(0).map_err(fault))
 }
 
-/// What a read has found, and the number below which it has looked if it did not look at all.
+/// The paid orders that a read has found, and the number of the order before which the read stopped; none where the read has looked at every order.
 fn paid(conn: &Connection, span: &PaidSpan, after: i64, max: Max) -> Found<(Vec<PaidOrder>, Option<i64>)> {
     let mut among = span.soon(after);
     let (tenant, merchant, [soon, late]) = match span.of {

@@ -18,7 +18,7 @@ pub(super) struct Passed {
     spans: BTreeSet<Span>,
 }
 
-/// Rows that are not too old yet, the one that will be first before the others.
+/// A stretch of rows that are not too old yet. Stretches sort by which will be too old first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
     least_stamped_at: i64,
@@ -31,7 +31,7 @@ struct Span {
 struct Look {
     /// The last of them.
     through: i64,
-    /// Whether most of what was read is too old, so that behind it there is more.
+    /// Whether most rows that were read are too old, so that more such rows lie behind them.
     is_rich: bool,
 }
 

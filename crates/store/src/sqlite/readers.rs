@@ -67,7 +67,7 @@ pub(super) struct Readers {
     spare: Mutex<Vec<Connection>>,
     /// By [`Asker`].
     permits: [Arc<Semaphore>; Asker::COUNT],
-    /// Shared by long reads; the checkpointer takes it alone when they overlap so that one always holds the log.
+    /// Long reads share this lock. The checkpointer takes the lock alone when long reads overlap so that one of them always holds the log.
     lists: RwLock<()>,
     closed: Mutex<bool>,
 }

@@ -400,7 +400,8 @@ fn next_of_biz(kept: &mut Kept<'_>, tenant: i64, application: i64, biz_id: &str)
     kept.get(Sql::BizCounted)?.query_row(params![application, biz_id], |row| row.get(0))
 }
 
-/// Whatever waits for an event that is over by this is due. False, and nothing is written, where it is not its event's next attempt.
+/// Records an attempt. Where the event is over by this attempt, deliveries that wait for the event become due. Writes nothing and returns false where
+/// the attempt is not its event's next one.
 pub(super) fn record_attempt(
     kept: &mut Kept<'_>,
     tenant: TenantNo,

@@ -25,7 +25,7 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 const KEPT_MAX: usize = 4;
 /// How many of them are one token's: whoever breaks a walk off may begin another, and leaves places to others.
 const OWN_MAX: usize = 2;
-/// One that nobody has gone on with for so long makes room for a new one: somebody may wait for his turn twice.
+/// A walk that nobody has gone on with for so long makes room for a new walk. It is long enough to wait for a turn twice.
 const RIPE_AFTER: Duration = Duration::from_secs(40);
 const _: () = assert!(2 * TURN_TIME_MAX.as_secs() < RIPE_AFTER.as_secs() && RIPE_AFTER.as_secs() < KEPT_FOR.as_secs());
 /// Heads of one walk.
@@ -141,8 +141,8 @@ fn gone() -> AppError {
     ))
 }
 
-/// Whether there is room for one more of `owner`, and which one gives way to it: of its own, or of all, as many as may be kept, the one that was left
-/// alone longest, if that was long enough.
+/// Which walk makes room for one more of `owner`, if a walk has to: among the owner's walks where the owner has as many as allowed, else among all
+/// walks where every place is taken; the walk that was left alone longest. An error where that walk was not left alone for long enough.
 fn room(parked: &[Parked], owner: &str, now: Instant) -> Result<Option<usize>, AppError> {
     let own = || parked.iter().enumerate().filter(|(_, walk)| walk.owner == owner);
     let (longest, refused): (_, fn() -> AppError) = if own().count() >= OWN_MAX {

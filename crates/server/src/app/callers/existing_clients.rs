@@ -22,7 +22,7 @@ const REMEMBERED_MAX: usize = 1_000_000;
 /// ClientIds that may wait to be looked up.
 const WANTED_MAX: usize = 256;
 
-/// ClientIds that were seen in the store, by keyed hashes. One that is not there for all that costs a look-up.
+/// ClientIds that were seen in the store, by keyed hashes. A ClientId whose hash is kept here, but which is not in the store, costs a look-up.
 #[derive(Debug, Default)]
 pub(super) struct ExistingClients {
     hasher: RandomState,

@@ -14,8 +14,8 @@ use crate::app::error::AppError;
 /// Of a cursor.
 const NOT_ITS_OWN: &str = "must be `next` of a page of the same sub_merchant_id";
 
-/// Where a page of versions ended: its last one, and what the one before that must know of those made after it. All pages of a walk are judged at one
-/// instant: a state of then may rest on a version that has been invalidated since.
+/// Where a page of versions ended: the page's last version, and what the version before it must know of the versions made after it. All pages of a
+/// walk are judged at one instant, so a state may rest on a version that has been invalidated since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RulePlace {
     /// Whose versions.
@@ -24,7 +24,7 @@ pub struct RulePlace {
     pub version_no: i64,
     /// When it was made.
     pub made_at: UnixMillis,
-    /// When the first version starts, of it and those after it, that is not invalidated.
+    /// The earliest start of this version and the versions made after it, without those that are invalidated.
     pub starts_at: UnixMillis,
     /// When the walk began.
     pub as_of: UnixMillis,

@@ -258,7 +258,7 @@ async fn change_merchant(
         // An institution is the tenant of its sub-accounts. Its base rate is read by its own applications alone.
         let below = Some(row.no).filter(|_| row.kind == MerchantKind::SubAccount || !turns);
         let mut writes = vec![Write::UpdateMerchant(Box::new(row.clone()))];
-        // Nodes keep merchants in memory: so they read it again.
+        // Nodes keep merchants in memory: this makes them read the merchant again.
         let reads = turns || (row.base_r, row.base_f) != (before.base_r, before.base_f);
         if reads {
             writes.push(Write::Reassess { tenant: row.tenant, merchant: below, due_at: now });

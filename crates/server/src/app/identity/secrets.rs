@@ -23,8 +23,8 @@ pub use crate::app::callers::LIVE_SECRETS_MAX;
 pub const OVERLAP_S_DEFAULT: i64 = 86_400;
 /// The longest such overlap: 30 days.
 pub const OVERLAP_S_MAX: i64 = 30 * 86_400;
-/// How long a secret that has ended stays in the list, in ms: the rotation after that takes it out, so that reading an application
-/// never takes longer for the rotations that it has seen.
+/// How long a secret that has ended stays in the list, in ms. The next rotation after this time takes the secret out, so that an application is read
+/// as fast after many rotations as after none.
 const ENDED_LISTED_MS: i64 = 30 * 86_400_000;
 /// A secret with which nothing was signed for this long is safe to retire, in ms.
 pub const RETIRE_QUIET_MS: i64 = 3_600_000;
@@ -61,7 +61,7 @@ impl SecretChange {
     fn of(row: SecretRow, all: &[SecretRow], now: UnixMillis) -> Self {
         let others = all.iter().filter(|other| other.secret_id != row.secret_id);
         let ends: Vec<_> = others.chain([&row]).filter(|s| s.is_live(now)).map(|s| s.not_after).collect();
-        // None where one of them has none.
+        // None where a live secret has no end.
         let all_end: Option<Vec<_>> = ends.iter().copied().collect();
         Self { live: ends.len(), live_end_at: all_end.and_then(|ends| ends.into_iter().max()), row }
     }
@@ -74,7 +74,7 @@ pub struct SeenSecret {
     pub row: SecretRow,
     /// How it was used.
     pub usage: Usage,
-    /// Whether callbacks are signed with it now: as it was chosen, or as the newest live one where none that was chosen lives.
+    /// Whether callbacks are signed with this secret now: it was chosen, or no chosen secret lives and it is the newest live one.
     pub signs_callbacks: bool,
     /// Why it is not safe to retire; none: it is.
     pub in_use: Option<InUse>,
@@ -225,9 +225,9 @@ pub async fn list_secrets(app: &App, client_id: &str) -> Result<Vec<SeenSecret>,
     Ok(all.iter().zip(usages).map(|(row, usage)| seen_secret(row, &all, usage, now)).collect())
 }
 
-/// Makes a further secret; the ones before it end after `overlap_s`, or earlier where they were to.
-/// Callbacks go on being signed with the one that signs them now, as long as it lives. Where they end at once they are revoked, so that no clock that
-/// goes back brings one of them to life again, and that is answered when no node accepts them any more.
+/// Makes a further secret. The secrets before it end after `overlap_s`, or at an earlier end of their own. Callbacks go on being signed with the
+/// secret that signs them now, as long as that secret lives. With an overlap of 0 the secrets before it are revoked: a clock that goes back brings no
+/// revoked secret to life again. That call is answered when no node accepts the revoked secrets any more.
 pub async fn rotate_secret(
     app: &App,
     client_id: &str,
@@ -282,8 +282,8 @@ pub async fn rotate_secret(
     Ok(made)
 }
 
-/// Ends a secret at once, whatever it is used for. Answered when no node accepts it any more, also where somebody else has ended it a moment ago: who reads
-/// that there is none takes it for gone.
+/// Ends a secret at once, whatever the secret is used for. The call is answered when no node accepts the secret any more, also where somebody else
+/// has ended the secret a moment ago: a caller who reads that there is no such secret takes it for gone.
 pub async fn revoke_secret(
     app: &App,
     client_id: &str,

@@ -8,12 +8,12 @@ use countersign_store::attempt_log::{BytesPlace, OldRows as _, OldStretch};
 use countersign_store::contract::{Asker, Cursor};
 use countersign_store::{AnyStore, Store as _, StoreError, Write};
 
-/// What somebody has of a kind that is old.
+/// How much of a kind an owner has that is old.
 pub(super) struct Old<O> {
     pub owner: O,
     /// Rows of the kind.
     pub rows: i64,
-    /// The attempts that they are, or that were made at them.
+    /// Attempts: the rows themselves where the kind is attempts, or the attempts at delivering the rows where the kind is events.
     pub attempts: i64,
     pub bytes: i64,
 }
@@ -21,13 +21,13 @@ pub(super) struct Old<O> {
 pub(super) trait Kind {
     /// Whose rows are freed together.
     type Owner: Copy + Send + Sync;
-    /// Where one of them stands among those of its owner.
+    /// Where a row stands among the rows of its owner.
     type Place: Copy + Send;
 
     /// Owners that a round looks at in one read.
     const LOOKED_AT: u32;
 
-    /// A page of owners with what each has, counted up to `most`. One that has nothing may be among them.
+    /// A page of owners with what each owner has, counted up to `most`. An owner that has nothing may be on the page.
     fn owners(
         store: &AnyStore,
         asker: Asker,
@@ -36,7 +36,7 @@ pub(super) trait Kind {
         page: Cursor<Self::Owner>,
     ) -> impl Future<Output = Result<Vec<Old<Self::Owner>>, StoreError>> + Send;
 
-    /// The next of one owner's.
+    /// The next old rows of one owner.
     fn stretch(
         store: &AnyStore,
         asker: Asker,
@@ -45,7 +45,7 @@ pub(super) trait Kind {
         page: Cursor<Self::Place>,
     ) -> impl Future<Output = Result<OldStretch<Self::Place>, StoreError>> + Send;
 
-    /// What frees a portion of one owner's.
+    /// The write that frees a portion of one owner's rows.
     fn forget(owner: Self::Owner, before: UnixMillis) -> Write;
 }
 

@@ -104,7 +104,8 @@ impl<P> Round<P> {
     }
 }
 
-/// What could not be freed: the first of it, for whoever is told at the end. One owner does not keep those behind it from being freed, nor one kind the other.
+/// What could not be freed: the first error, for whoever is told at the end. An owner that fails does not keep the owners behind it from being freed,
+/// nor does one kind keep the other.
 #[derive(Debug, Default)]
 struct Failed {
     first: Option<StoreError>,
