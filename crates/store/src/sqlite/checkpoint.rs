@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, Error, ffi};
 
+use super::faults::Fault;
 use super::lost_sync::LostSync;
 use super::readers::Readers;
 
@@ -148,10 +149,8 @@ fn once(conn: &Connection, file: Option<&File>, shared: &Shared, without_lists: 
     Ok(checkpoint(conn, "RESTART")?)
 }
 
-#[cfg_attr(not(test), expect(unused_variables, reason = "a test lets it fail"))]
 fn sync(file: &File, lost_sync: &LostSync) -> io::Result<()> {
-    #[cfg(test)]
-    if lost_sync.syncs_fail.load(Ordering::Relaxed) {
+    if lost_sync.faults.has(Fault::LostSync) {
         return Err(io::Error::other("as a test wants it"));
     }
     file.sync_data()

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use super::SqliteStore;
 use super::fault::fault;
+use super::faults::Faults;
 use super::open::leave_log;
 use crate::contract::StoreError;
 
@@ -24,8 +25,7 @@ use crate::contract::StoreError;
 pub(super) struct LostSync {
     mark: PathBuf,
     is_lost: watch::Sender<bool>,
-    #[cfg(test)]
-    pub(super) syncs_fail: std::sync::atomic::AtomicBool,
+    pub(super) faults: Faults,
 }
 
 /// The file beside a database whose log is to be copied once more.
@@ -70,12 +70,7 @@ fn copy_alone(conn: &Connection) -> rusqlite::Result<bool> {
 
 impl LostSync {
     pub(super) fn new(database: &Path) -> Self {
-        Self {
-            mark: mark_of(database),
-            is_lost: watch::Sender::new(false),
-            #[cfg(test)]
-            syncs_fail: std::sync::atomic::AtomicBool::new(false),
-        }
+        Self { mark: mark_of(database), is_lost: watch::Sender::new(false), faults: Faults::default() }
     }
 
     /// An error: the next start is not told.
@@ -117,11 +112,11 @@ impl SqliteStore {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
     use tokio::time::timeout;
 
+    use super::super::faults::Fault;
     use super::super::schema;
     use super::*;
     use crate::batch::{Batch, Write};
@@ -162,12 +157,12 @@ mod tests {
         open(&path).close().expect("all of it is in the file");
         let before = fs::read(&path).expect("is read");
         let store = open(&path);
-        store.lost_sync.syncs_fail.store(true, Ordering::Relaxed);
+        store.lost_sync.faults.begin(Fault::LostSync);
         let (acknowledged, why) = until_refused(&store).await;
         assert!(acknowledged > 0 && why.contains("has been started again"), "{acknowledged}: {why}");
         timeout(Duration::from_secs(10), store.sync_lost()).await.expect("whoever waits for it is told");
         // The disk seems to be well again: the kernel has told what it had to tell.
-        store.lost_sync.syncs_fail.store(false, Ordering::Relaxed);
+        store.lost_sync.faults.end();
         assert!(set(&store, acknowledged).await.is_err() && store.ping().await.is_err());
         let another = schema::look(&path).expect("opens");
         let look = || another.query_row("SELECT count(*) FROM setting", [], |row| row.get::<_, i64>(0));

@@ -13,6 +13,7 @@ mod conversion;
 pub(crate) mod copying;
 mod event_list;
 mod fault;
+mod faults;
 mod guards;
 mod heads;
 mod identities;

@@ -14,6 +14,7 @@ use super::answers::{Answer, GroupAnswer, Others, PATIENCE, PendingAnswer, answe
 use super::apply::{Applier, Stop};
 use super::checkpoint::LogSize;
 use super::fault::{fault, may_be_done};
+use super::faults::{Fault, Faults};
 use super::heads::Marks;
 use super::lost_sync::LostSync;
 use super::nonces::Nonces;
@@ -36,10 +37,6 @@ pub(super) enum Task {
     RaiseHorizon(i64),
     /// Deletes what lies at or before the horizon of so many old nonces at the most.
     DeleteNonces(u32),
-    #[cfg(test)]
-    Panic,
-    #[cfg(test)]
-    LoseSync,
 }
 
 impl Task {
@@ -212,7 +209,7 @@ fn in_doubt(was_done: bool, error: &rusqlite::Error) -> CommitError {
 
 fn together(applier: &mut Applier<'_>, shared: &Shared, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
     let gate = shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
-    let outcome = transaction(applier, jobs);
+    let outcome = transaction(applier, &shared.lost_sync.faults, jobs);
     match outcome {
         Ok(answers) => {
             applier.committed();
@@ -242,7 +239,8 @@ fn together(applier: &mut Applier<'_>, shared: &Shared, jobs: &[Job]) -> Result<
     }
 }
 
-fn transaction(applier: &mut Applier<'_>, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
+fn transaction(applier: &mut Applier<'_>, faults: &Faults, jobs: &[Job]) -> Result<Vec<Answer>, Failure> {
+    assert!(!faults.has(Fault::Panic), "told to");
     let at_batches = |error| Failure { error, stage: Stage::Batches };
     applier.kept.run(Sql::Begin, []).map_err(|error| Failure { error, stage: Stage::Begin })?;
     let mut answers = Vec::with_capacity(jobs.len());
@@ -254,8 +252,7 @@ fn transaction(applier: &mut Applier<'_>, jobs: &[Job]) -> Result<Vec<Answer>, F
         }
     }
     applier.heads.save(&mut applier.kept).map_err(at_batches)?;
-    #[cfg(test)]
-    if jobs.iter().any(|job| matches!(job.task, Task::LoseSync)) {
+    if faults.has(Fault::LostCommit) {
         let lost = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC);
         return Err(Failure { error: rusqlite::Error::SqliteFailure(lost, None), stage: Stage::Commit(answers) });
     }
@@ -277,10 +274,6 @@ fn task(applier: &mut Applier<'_>, task: &Task) -> Result<Done, Stop> {
             Ok(Done::default())
         }
         Task::DeleteNonces(count_max) => delete_nonces(applier, *count_max),
-        #[cfg(test)]
-        Task::Panic => panic!("told to"),
-        #[cfg(test)]
-        Task::LoseSync => Ok(Done::default()),
     }
 }
 
@@ -290,8 +283,6 @@ fn publish(task: &Task, nonces: &Nonces) {
         Task::RaiseMark(mark) => nonces.mark_raised(*mark),
         Task::RaiseHorizon(horizon) => nonces.horizon_raised(*horizon),
         Task::Commit(..) | Task::DeleteNonces(_) => {}
-        #[cfg(test)]
-        Task::Panic | Task::LoseSync => {}
     }
 }
 
@@ -374,7 +365,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("db");
         let store = SqliteStore::open(&path, SqliteOptions::new([1; 16], "boot")).expect("opens");
-        let before = send(&store.queue, Task::Panic).expect("is queued");
+        store.lost_sync.faults.begin(Fault::Panic);
+        let before = send(&store.queue, Task::Commit(setting("before"), Marks::default())).expect("is queued");
         let beside = send(&store.queue, Task::Commit(setting("beside"), Marks::default()));
         assert!(before.answer().await.is_err());
         if let Ok(beside) = beside {
@@ -447,14 +439,15 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let store = SqliteStore::open(&dir.path().join("db"), SqliteOptions::new([1; 16], "boot")).expect("opens");
         let commit = |name| Task::Commit(setting(name), Marks::default());
-        let jobs = [commit("a"), Task::Commit(remembering(), Marks::default()), Task::LoseSync]
-            .into_iter()
-            .chain([Task::Commit(claiming(), Marks::default()), commit("b")]);
+        store.lost_sync.faults.begin(Fault::LostCommit);
+        let twice = [remembering(), claiming()].map(|batch| Task::Commit(batch, Marks::default()));
+        let jobs = [commit("a")].into_iter().chain(twice).chain([commit("b")]);
         let mut answers = Vec::new();
         for sent in send_each(&store.queue, jobs.map(Ok)) {
             answers.push(sent.expect("is queued").answer().await);
         }
-        let refused = answers.remove(3);
+        store.lost_sync.faults.end();
+        let refused = answers.remove(2);
         assert!(matches!(refused, Err(CommitError::Store(StoreError::Unavailable(_)))), "{refused:?}");
         for answer in answers {
             assert!(matches!(answer, Err(CommitError::Unknown)), "{answer:?}");
