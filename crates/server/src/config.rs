@@ -275,7 +275,7 @@ impl Config {
         Lives { attempt_bytes: attempt_bytes.0, events: events.0.map(|life| life.max(self.idempotency_life.0)) }
     }
 
-    /// Lays defaults, file, environment and flags over each other, and checks the whole.
+    /// Lays defaults, file, environment and flags over each other, and checks the whole, but for what is asked of listeners.
     pub fn load(
         file: Option<&Path>,
         environment: &BTreeMap<String, String>,
@@ -285,7 +285,7 @@ impl Config {
         Ok(Self { named_file: file.map(Path::to_path_buf), ..config })
     }
 
-    /// What was laid over each other, checked.
+    /// What was laid over each other, checked in the same way.
     pub fn of(layers: Layers, environment: &BTreeMap<String, String>) -> Result<Self, ConfigRefused> {
         let mut config = Self::from_table(layers.into_table())?;
         config.credentials = environment.get("CREDENTIALS_DIRECTORY").map(PathBuf::from);

@@ -40,7 +40,9 @@ pub fn config(args: &ConfigArgs, environment: &BTreeMap<String, String>) -> anyh
     }
     let layers = args.settings.layers(environment)?;
     let settings = layers.settings().into_iter().filter(|setting| !args.changed || setting.set_by.is_some()).collect();
-    keys::examine_environment(&Config::of(layers, environment)?)?;
+    let config = Config::of(layers, environment)?;
+    config.check_listeners()?;
+    keys::examine_environment(&config)?;
     super::say(&if args.json { object(settings)? } else { file(&settings) })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -85,16 +85,18 @@ impl DataArgs {
         flags
     }
 
-    /// All settings under these flags.
+    /// All settings under these flags, for a command that listens nowhere.
     pub fn load(&self, environment: &BTreeMap<String, String>) -> Result<Config, ConfigRefused> {
         Config::load(self.config.as_deref(), environment, &self.flags())
     }
 }
 
 impl SettingsArgs {
-    /// All settings under these flags.
+    /// All settings under these flags, good for listeners too.
     pub fn load(&self, environment: &BTreeMap<String, String>) -> Result<Config, ConfigRefused> {
-        Config::of(self.layers(environment)?, environment)
+        let config = Config::of(self.layers(environment)?, environment)?;
+        config.check_listeners()?;
+        Ok(config)
     }
 
     /// The same, unread and with who set each.

@@ -62,18 +62,6 @@ impl Config {
                 "worker_threads must be at most {WORKER_THREADS_MAX}; 0 is one for each processor"
             ));
         }
-        let (merchants, operators) = (self.listen, self.operator_listen);
-        let covers = |all: SocketAddr, one: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4());
-        let is_everywhere = covers(merchants, operators) || covers(operators, merchants);
-        if merchants.port() == operators.port() && merchants.port() != 0 && (is_everywhere || merchants == operators) {
-            return refused(if merchants == operators {
-                format!("listen and operator_listen are both {merchants}: give each its own")
-            } else {
-                format!(
-                    "listen ({merchants}) and operator_listen ({operators}) have one port, and one of them is on all addresses: give each its own"
-                )
-            });
-        }
         if !is_checkout_url(&self.checkout_url) {
             return refused(
                 "checkout_url must be an address such as https://pay.example/checkout, without query and without a slash at its end: a slash and \
@@ -97,8 +85,7 @@ impl Config {
             return refused("dispatch_lease must be from 1s to 1m");
         }
         self.check_limits()?;
-        self.check_way_out()?;
-        self.check_tls()
+        self.check_way_out()
     }
 
     fn check_trusted_proxies(&self) -> Result<(), ConfigRefused> {
@@ -177,6 +164,24 @@ impl Config {
             Some((name, _)) => refused(format!("{name} must be longer than nothing")),
             None => Ok(()),
         }
+    }
+
+    /// Checks what is asked of the listeners. Not of a command that opens none: under systemd the unit's environment may name the certificate, and
+    /// such a command is run without it.
+    pub fn check_listeners(&self) -> Result<(), ConfigRefused> {
+        let (merchants, operators) = (self.listen, self.operator_listen);
+        let covers = |all: SocketAddr, one: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+        let is_everywhere = covers(merchants, operators) || covers(operators, merchants);
+        if merchants.port() == operators.port() && merchants.port() != 0 && (is_everywhere || merchants == operators) {
+            return refused(if merchants == operators {
+                format!("listen and operator_listen are both {merchants}: give each its own")
+            } else {
+                format!(
+                    "listen ({merchants}) and operator_listen ({operators}) have one port, and one of them is on all addresses: give each its own"
+                )
+            });
+        }
+        self.check_tls()
     }
 
     fn check_tls(&self) -> Result<(), ConfigRefused> {

@@ -12,7 +12,8 @@ fn load(file: &str, pairs: &[(&str, &str)], flags: &[Flag]) -> Result<Config, St
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = folder.path().join("countersign.toml");
     std::fs::write(&path, file).expect("a file can be written there");
-    Config::load(Some(&path), &environment_of(pairs), flags).map_err(|refused| refused.to_string())
+    let loaded = Config::load(Some(&path), &environment_of(pairs), flags);
+    loaded.and_then(|config| config.check_listeners().map(|()| config)).map_err(|refused| refused.to_string())
 }
 
 #[test]

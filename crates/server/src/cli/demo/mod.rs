@@ -117,7 +117,9 @@ fn settings(folder: &Path, args: &DemoArgs) -> anyhow::Result<Config> {
     ];
     let flags = flags.map(|(setting, text)| Flag { flag: "demo", setting, text: text.to_owned() });
     // The demo is the same on every machine: the environment's settings do not reach it.
-    Ok(Config::load(None, &BTreeMap::new(), &flags)?)
+    let config = Config::load(None, &BTreeMap::new(), &flags)?;
+    config.check_listeners()?;
+    Ok(config)
 }
 
 async fn perform(
