@@ -30,9 +30,9 @@ pub struct BackupArgs {
 /// Flags of `restore`.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
-    /// The file that `backup` made
+    /// The file that `backup` made; - is standard input, which must be that file and no pipe
     pub file: PathBuf,
-    /// Where the data shall be: an empty folder, or one with a master.key in it; with --database-url also an empty database.
+    /// Where the data shall be.
     #[command(flatten)]
     pub data: DataArgs,
     /// Print what was done for programs

@@ -82,6 +82,9 @@ pub enum Command {
     /// Copy the deployment into a file, while it runs
     Backup(backup::BackupArgs),
     /// Make a deployment of a backup: verified, and with callbacks held until `delivery release`
+    ///
+    /// The data folder must be new, or hold at most a master.key and what a node notes there: node.id, audit.chain, database.timeline, lock. With
+    /// --database-url the database must be empty, too.
     Restore(backup::RestoreArgs),
     /// Delivery of callbacks as a whole: held after a restore
     Delivery(operator::Group<backup::Delivery>),

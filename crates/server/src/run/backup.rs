@@ -11,7 +11,7 @@ use std::io::{BufReader, ErrorKind, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use aws_lc_rs::digest;
 use countersign_domain::time::rfc3339;
 use countersign_store::sqlite::MoveMark;
@@ -29,10 +29,12 @@ use crate::datadir::DataDir;
 use crate::whole_file::{beside, give_name, still_has_name, sync_folder_of};
 
 mod restoring;
+mod source;
 #[cfg(test)]
 mod tests;
 
 pub use restoring::{Restored, restore, restoring_in};
+use source::Source;
 
 /// The form of backups that this program writes: the last line has a sum of its own.
 const FORMAT: u32 = 2;
@@ -291,53 +293,5 @@ fn parts(line: &[u8]) -> (&[u8], Option<&[u8]>) {
 
 /// What a backup says of itself.
 pub fn read_trailer(file: &Path) -> anyhow::Result<Trailer> {
-    let advice = "name the file that `countersign backup` made";
-    let none = || format!("{} is no backup of Countersign, or its end is missing or damaged: {advice}", file.display());
-    let unreadable = || format!("{} cannot be read", file.display());
-    // Before it is opened: a pipe would wait for whoever writes into it.
-    let metadata = match std::fs::metadata(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => bail!("{} is not there: {advice}", file.display()),
-        found => found.with_context(unreadable)?,
-    };
-    ensure!(!metadata.is_dir(), "{} is a folder: {advice}", file.display());
-    ensure!(
-        metadata.is_file(),
-        "{} is no regular file, and a backup is read from its end: write it to a file first",
-        file.display()
-    );
-    let mut from = File::open(file).with_context(unreadable)?;
-    let length = metadata.len();
-    from.seek(SeekFrom::Start(length.saturating_sub(TRAILER_BYTES_MAX)))?;
-    let mut end = Vec::new();
-    from.take(TRAILER_BYTES_MAX).read_to_end(&mut end)?;
-    let start = format!("\n{MAGIC}");
-    let at = end.windows(start.len()).rposition(|window| window == start.as_bytes()).with_context(none)?;
-    let line = &end[at + start.len()..];
-    let line_bytes = line.iter().position(|byte| *byte == b'\n').map_or(line.len(), |end| end + 1);
-    let more = line.len() - line_bytes;
-    ensure!(
-        more == 0,
-        "{} has {more} bytes behind the end of the backup: cut them off, or bring the file as `countersign backup` made it",
-        file.display()
-    );
-    // Where in the line it breaks off says nothing to whoever has the file.
-    let (said, sum) = parts(line);
-    let is_damaged = sum.is_some_and(|sum| sum != sum_of(said).as_bytes());
-    ensure!(
-        !is_damaged,
-        "{} is damaged in its last line, which is not what was written: take another copy of it",
-        file.display()
-    );
-    let trailer: Trailer = serde_json::from_slice(said).map_err(|_| anyhow!(none()))?;
-    ensure!(trailer.format != FORMAT || sum.is_some(), none());
-    ensure!(
-        matches!(trailer.format, FORMAT | FORMAT_WITHOUT_SUM),
-        "{} is a backup of form {}, this program reads form {FORMAT} and older: use the program that wrote it ({})",
-        file.display(),
-        trailer.format,
-        trailer.version
-    );
-    let whole = trailer.bytes.checked_add((end.len() - at) as u64) == Some(length) && line.ends_with(b"\n");
-    ensure!(whole, "{} has not the length that it says", file.display());
-    Ok(trailer)
+    Source::open(file)?.trailer()
 }

@@ -7,6 +7,7 @@ mod calls;
 mod commands;
 mod demo;
 mod desk;
+mod elsewhere;
 mod failover;
 mod full;
 mod hanging_disk;

@@ -7,7 +7,7 @@
 //! backup knows to have been accepted. The tolerance is the widest of this command's settings and of what is noted in the backup.
 
 use std::fs::{DirBuilder, File};
-use std::io::{BufReader, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,8 @@ use countersign_store::moving::{self, Move, MoveError, ROWS_PER_PORTION};
 use countersign_store::sqlite::{MoveMark, Revival};
 use countersign_store::{PostgresOptions, PostgresStore, SqliteStore, StoreError};
 
-use super::{Trailer, other_keys, read_trailer, sum};
+use super::source::Source;
+use super::{Trailer, other_keys};
 use crate::app::delivery::DELIVERY_HELD;
 use crate::app::noted_tolerance::{self, TOLERANCE_NOTED};
 use crate::app::restored::{RESTORED_AT, RESTORED_FROM};
@@ -61,13 +62,14 @@ pub struct Restored {
     pub other_keys: Vec<String>,
 }
 
-/// Makes a deployment of a backup, in an empty folder or database. Everything is verified before it counts.
+/// Makes a deployment of a backup, in an empty folder or database. Everything is verified before it counts. `from` may name standard input (`-`).
 pub async fn restore(config: &Config, from: &Path) -> anyhow::Result<Restored> {
-    let trailer = read_trailer(from)?;
-    DataDir::make_for(&config.data, async |data| Box::pin(restore_into(config, data, from, trailer)).await).await
+    let from = Source::open(from)?;
+    let trailer = from.trailer()?;
+    DataDir::make_for(&config.data, async |data| Box::pin(restore_into(config, data, &from, trailer)).await).await
 }
 
-async fn restore_into(config: &Config, data: &DataDir, from: &Path, trailer: Trailer) -> anyhow::Result<Restored> {
+async fn restore_into(config: &Config, data: &DataDir, from: &Source, trailer: Trailer) -> anyhow::Result<Restored> {
     let database = Database::of(config)?;
     let vault = may_restore(config, data, &trailer)?;
     let work = Work::in_folder(data);
@@ -304,7 +306,7 @@ impl Work {
     pub(super) fn make_ready(
         &self,
         config: &Config,
-        from: &Path,
+        from: &Source,
         trailer: &Trailer,
         vault: Option<&Vault>,
         goes_on: bool,
@@ -330,7 +332,7 @@ impl Work {
     }
 
     /// Copies the database out of the backup, and sees that it is what was written and hangs together.
-    pub(super) fn unpack(&self, from: &Path, trailer: &Trailer) -> anyhow::Result<()> {
+    pub(super) fn unpack(&self, from: &Source, trailer: &Trailer) -> anyhow::Result<()> {
         let (folder, copy) = (&self.folder, &self.copy);
         let unwritable = || format!("{} cannot be written", copy.display());
         if folder.exists() {
@@ -341,9 +343,7 @@ impl Work {
         let mut of = UnfinishedFile::begin(&self.of).with_context(unwritable)?;
         of.write_all(&serde_json::to_vec(trailer)?).and_then(|()| of.name_new()).with_context(unwritable)?;
         let mut to = UnfinishedFile::begin(copy).with_context(unwritable)?;
-        let source = File::open(from).with_context(|| format!("{} cannot be read", from.display()))?;
-        let found = sum(&mut BufReader::new(source), trailer.bytes, |chunk| to.write_all(chunk));
-        let found = found.with_context(unwritable)?;
+        let found = from.unpack(trailer.bytes, |chunk| to.write_all(chunk)).with_context(unwritable)?;
         to.name_new().with_context(unwritable)?;
         let is_sound = self.examine(from, trailer, &found);
         if is_sound.is_err() {
@@ -354,8 +354,8 @@ impl Work {
     }
 
     /// Sees that the copy is what was written, and that it hangs together once its schema is this program's. `found` is its SHA-256.
-    fn examine(&self, from: &Path, trailer: &Trailer, found: &str) -> anyhow::Result<()> {
-        let (copy, from) = (&self.copy, from.display());
+    fn examine(&self, from: &Source, trailer: &Trailer, found: &str) -> anyhow::Result<()> {
+        let copy = &self.copy;
         ensure!(
             found == trailer.sha256,
             "{from} is not what was written: its SHA-256 is {found}, and should be {}",
@@ -386,7 +386,8 @@ fn may_restore(config: &Config, data: &DataDir, trailer: &Trailer) -> anyhow::Re
             ["master.key", "lock", FOLDER, "node.id", "audit.chain", TIMELINE].iter().any(|known| name == **known);
         ensure!(
             may_stay,
-            "{} is not empty ({} is in it): restore into a folder of its own, with at most a master.key in it",
+            "{} is not empty ({} is in it): restore into a folder of its own, with at most a master.key in it and what a node notes there (node.id, \
+             audit.chain, database.timeline, lock)",
             folder.display(),
             name.to_string_lossy()
         );

@@ -23,6 +23,7 @@ use crate::app::{App, forgotten_nonces};
 use crate::chance::Chance;
 use crate::config::Optional;
 use crate::run::{close_store, demand_database, initialise, open_app, open_store, recover, sqlite_options};
+use cut_off::opened;
 
 mod cut_off;
 
@@ -97,7 +98,7 @@ async fn a_restore_that_was_cut_off_goes_on_with_its_own_backup_only() {
     let config = place.elsewhere("restored", Some(database.url()));
     let data = DataDir::create(&config.data).expect("it can be made");
     let work = Work::in_folder(&data);
-    work.unpack(&monday, &of_monday).expect("it is whole");
+    work.unpack(&opened(&monday), &of_monday).expect("it is whole");
     let order = place.order(work.copy.clone(), &database.url());
     // The copy has begun, and whoever made it is gone.
     let here = tokio::task::LocalSet::new();
@@ -131,7 +132,7 @@ async fn what_a_finished_restore_left_is_in_no_other_ones_way() {
     let data = DataDir::create(&first.data).expect("it can be made");
     let work = Work::in_folder(&data);
     // It came to its end, and was killed before it could tidy up.
-    work.unpack(&monday, &of_monday).expect("it is whole");
+    work.unpack(&opened(&monday), &of_monday).expect("it is whole");
     moving::run(place.order(work.copy.clone(), &one.url()), |_| {}).await.expect("it is moved");
 
     let second = place.elsewhere("restored", Some(two.url()));

@@ -4,6 +4,10 @@ use countersign_store::PostgresStore;
 
 use super::*;
 
+pub(super) fn opened(file: &Path) -> Source {
+    Source::open(file).expect("it is a file")
+}
+
 /// The first half of a backup.
 fn half_of(place: &Place, file: &Path) -> PathBuf {
     let (half, bytes) = (place.path("half"), std::fs::read(file).expect("it is read"));
@@ -18,7 +22,7 @@ async fn a_restore_that_was_cut_off_while_it_unpacked_begins_anew() {
     let config = place.elsewhere("restored", Some(database.url()));
     let data = DataDir::create(&config.data).expect("it can be made");
     let work = Work::in_folder(&data);
-    work.unpack(&half_of(&place, &file), &trailer).expect_err("it comes to its end too early");
+    work.unpack(&opened(&half_of(&place, &file)), &trailer).expect_err("it comes to its end too early");
     assert!(work.folder.exists() && !work.copy.exists(), "a half is not called a copy");
     // Whoever was killed has left it.
     std::fs::write(beside(&work.copy, "unfinished").expect("it has a name"), "half of it").expect("it is written");
@@ -36,7 +40,7 @@ async fn a_copy_that_was_damaged_after_it_was_left_is_named_and_may_be_removed()
     let whole = usize::try_from(trailer.bytes).expect("it is small");
     let bytes = std::fs::read(&file).expect("it is read");
     for left in [&bytes[..whole / 2], &[b'x'; 8192]] {
-        work.unpack(&file, &trailer).expect("it is whole");
+        work.unpack(&opened(&file), &trailer).expect("it is whole");
         std::fs::write(&work.copy, left).expect("it is written");
         let said = refused(restore(&config, &file)).await;
         assert!(said.contains("restoring/countersign.db, which an earlier restore left, is damaged"), "{said}");
@@ -53,7 +57,7 @@ async fn a_copy_that_is_damaged_behind_the_mark_of_its_move_is_named_too() {
     let config = place.elsewhere("restored", Some(database.url()));
     let data = DataDir::create(&config.data).expect("it can be made");
     let work = Work::in_folder(&data);
-    work.unpack(&file, &trailer).expect("it is whole");
+    work.unpack(&opened(&file), &trailer).expect("it is whole");
     let order = place.order(work.copy.clone(), &database.url());
     let here = tokio::task::LocalSet::new();
     let moving = here.spawn_local(moving::run(order, |_| panic!("it dies here")));
@@ -94,7 +98,7 @@ async fn a_restore_that_is_repeated_after_its_end_says_whether_callbacks_are_sti
     let data = DataDir::create(&config.data).expect("it can be made");
     let work = Work::in_folder(&data);
     // As whoever was killed before the folder was removed has left it, twice.
-    work.make_ready(&config, &file, &trailer, None, false).expect("it is whole");
+    work.make_ready(&config, &opened(&file), &trailer, None, false).expect("it is whole");
     moving::run(place.order(work.copy.clone(), &database.url()), |_| {}).await.expect("it comes to its end");
     let kept = place.path("kept");
     let copy_all = |from: &Path, to: &Path| {
