@@ -27,6 +27,15 @@ impl SchemaState {
     pub fn is_behind(&self) -> bool {
         (1..self.known).contains(&self.applied)
     }
+
+    /// Why a backup of it is not taken. Whoever is about to upgrade wants one from before the schema is brought up to date.
+    pub(crate) fn not_to_be_copied(&self) -> StoreError {
+        StoreError::Unfit(format!(
+            "the database is at schema step {}, this program's is {}: the program that it has served with can take a backup of it as it is, and \
+             this one can after `countersign migrate`",
+            self.applied, self.known
+        ))
+    }
 }
 
 /// A step that was applied: number, name, digest.

@@ -127,6 +127,15 @@ fn a_start_that_misses_the_key_of_a_rewrap_that_was_cut_off_leaves_the_schema_an
 }
 
 #[test]
+fn an_older_schema_is_left_to_the_program_that_it_served_with_for_a_backup_of_it() {
+    let place = older();
+    let said = super::refused(&place, &["backup", "file", "--data", "data"]);
+    let wanted = "the program that it has served with can take a backup of it as it is, and this one can after `countersign migrate`";
+    assert!(said.ends_with(wanted), "{said}");
+    assert!(is_behind(&place) && !place.path("file").exists());
+}
+
+#[test]
 fn what_doctor_finds_in_order_starts() {
     let place = older();
     std::fs::write(place.path("c.toml"), "listen = \"127.0.0.1:0\"\noperator_listen = \"127.0.0.1:0\"\n")

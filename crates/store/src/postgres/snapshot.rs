@@ -31,11 +31,7 @@ impl Snapshot {
         pooled::refuse_shared(&dial).await?;
         let at = schema::state(&dial).await?;
         if at.applied != at.known {
-            let why = format!(
-                "the database is at schema step {}, this program's is {}: run `countersign migrate`",
-                at.applied, at.known
-            );
-            return Err(StoreError::Unfit(why));
+            return Err(at.not_to_be_copied());
         }
         refuse_unfinished(&dial).await?;
         let session = dial.session().await?;

@@ -75,11 +75,7 @@ impl SqliteStore {
     pub fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
         let at = state(from)?;
         if at.applied != at.known {
-            let why = format!(
-                "the database is at schema step {}, this program's is {}: run `countersign migrate`",
-                at.applied, at.known
-            );
-            return Err(StoreError::Unfit(why));
+            return Err(at.not_to_be_copied());
         }
         let to = to.to_str().ok_or_else(|| StoreError::Unfit(format!("{} is not UTF-8", to.display())))?;
         let conn = connect(from, BUSY_MS)?;
