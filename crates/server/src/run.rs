@@ -28,7 +28,7 @@ use crate::app::nodes::ThisNode;
 use crate::app::trouble::Trouble;
 use crate::app::turns::Turns;
 use crate::app::uses::{self, Uses};
-use crate::app::{App, Policy, audit_chain, delivery, evidence, pull, rates, retention, settled_time};
+use crate::app::{App, Policy, audit_chain, delivery, evidence, pull, rates, retention, settled_time, token_ends};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -203,6 +203,7 @@ fn start_upkeep(tasks: &mut ServerTasks, app: &Arc<App>, ended: &watch::Receiver
     tasks.start("retention", retention::keep(app.clone(), ended.clone()));
     tasks.start("watch over rates", rates::watch(app.clone(), ended.clone()));
     tasks.start("notes of uses", note_uses(app.clone(), ended.clone()));
+    tasks.start("watch over tokens", token_ends::watch(app.clone(), ended.clone()));
     tasks.start("trials of the store", trials::watch(app.clone(), ended.clone()));
 }
 

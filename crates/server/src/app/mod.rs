@@ -55,6 +55,7 @@ pub mod sealed;
 pub mod settings;
 pub mod settled_time;
 pub mod statements;
+pub mod token_ends;
 pub mod trouble;
 pub mod turns;
 pub mod uses;

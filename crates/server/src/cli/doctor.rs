@@ -2,6 +2,7 @@
 
 mod postgres;
 mod safety;
+mod tokens;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -297,6 +298,7 @@ async fn examine_deployment(
         ),
         Err(error) => findings.note(Verdict::Fail, "delivery", error.to_string()),
     }
+    tokens::examine(&store, findings).await;
     postgres::examine_nodes(config, &store, findings).await;
     examine_clock(&store, findings).await;
     examine_journal(&store, findings);

@@ -14,11 +14,12 @@ use super::fields::{display_name, whole};
 use super::paging::{Asked, Mark, Page};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::operators::{self, MadeToken, NewToken, SeenToken, role_from_name, role_name};
+use crate::app::token_ends;
 
 /// How long a token is good where nothing is said, in days.
 pub(crate) const LIFE_DAYS_DEFAULT: i64 = 90;
 /// The longest, in days.
-pub(crate) const LIFE_DAYS_MAX: i64 = 366;
+pub(crate) const LIFE_DAYS_MAX: i64 = token_ends::LIFE_DAYS_MAX;
 const DAY_S: i64 = 86_400;
 
 /// A token to be made.

@@ -1,0 +1,20 @@
+//! Operator tokens that are in use and about to end.
+
+use countersign_store::AnyStore;
+
+use super::{Findings, Verdict};
+use crate::app::token_ends;
+use crate::clock::Clock;
+
+/// A line for each that people are to be told of. No failure: a server starts with it, and serves whoever has another one.
+pub(super) async fn examine(store: &AnyStore, findings: &mut Findings) {
+    let now = Clock::System.now();
+    match token_ends::in_use(store, now, |row| row.last_used_at).await {
+        Ok(endings) => {
+            for ending in token_ends::soon(&endings, now) {
+                findings.note(Verdict::Warn, "tokens", format!("the operator token {}", ending.told(now)));
+            }
+        }
+        Err(error) => findings.note(Verdict::Fail, "tokens", error.to_string()),
+    }
+}
