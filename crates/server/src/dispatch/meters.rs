@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use countersign_domain::delivery::Outcome;
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;
 use countersign_store::backlog::{Backlogs as _, NodeBacklog};
 use countersign_store::contract::EventRow;
@@ -103,23 +104,30 @@ impl Meters {
 impl Dispatcher {
     /// Counts what waits, again and again, until it is cut off. On several nodes each counts what is pending in its own lanes.
     pub(super) async fn count_always(&self) {
+        let mut counted = None;
         loop {
             let lanes = self.leases.open(Instant::now());
             if lanes.is_empty() {
+                // What waits is other nodes' now, also where the store does not answer.
                 show_pending(0, None, self.app.clock.now());
-                sleep(LANES_AGAIN).await;
-                continue;
             }
-            match self.app.store.waiting(lanes, COUNTED_MAX).await {
-                Ok(NodeBacklog { pending, oldest_pending, dead }) => {
-                    show_pending(pending, oldest_pending, self.app.clock.now());
-                    gauge!(DEAD).set(number(dead));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "What waits could not be counted; the metrics keep what they said");
-                }
+            if !lanes.is_empty() || counted.is_none_or(|at: Instant| at.elapsed() >= COUNT_EVERY) {
+                counted = Some(Instant::now());
+                self.count(lanes).await;
             }
-            sleep(COUNT_EVERY).await;
+            sleep(if lanes.is_empty() { LANES_AGAIN } else { COUNT_EVERY }).await;
+        }
+    }
+
+    async fn count(&self, lanes: LaneSet) {
+        match self.app.store.waiting(lanes, COUNTED_MAX).await {
+            Ok(NodeBacklog { pending, oldest_pending, dead }) => {
+                show_pending(pending, oldest_pending, self.app.clock.now());
+                gauge!(DEAD).set(number(dead));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "What waits could not be counted; the metrics keep what they said");
+            }
         }
     }
 }
@@ -132,4 +140,36 @@ fn show_pending(pending: i64, oldest: Option<UnixMillis>, now: UnixMillis) {
 
 fn number(count: i64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::app::fixtures::{Deployment, application, dead};
+    use crate::dispatch::DispatchSettings;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_node_without_lanes_counts_what_is_dead_as_the_others_do() {
+        let meters = crate::meters::install().expect("meters");
+        let deployment = Deployment::on_postgres().await;
+        let app = deployment.open().await;
+        dead(&app, &application(&app, "shop", None).await).await;
+        let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
+        assert!(dispatcher.leases.open(Instant::now()).is_empty(), "it has taken none");
+        // What it said while it had lanes.
+        gauge!(DEAD).set(7);
+        let counted = async {
+            while !meters.render().lines().any(|line| line == format!("{DEAD} 1")) {
+                // It is asked again until an end.
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::select! {
+            () = dispatcher.count_always() => panic!("it counts until it is dropped"),
+            counted = timeout(Duration::from_secs(20), counted) => counted.expect("it is counted"),
+        }
+        Deployment::close(&app);
+    }
 }
