@@ -61,10 +61,10 @@ pub enum PaymentOrder {
         /// Where to
         #[arg(long)]
         status: PaymentMove,
-        /// What was really paid [default: the order's amount]
+        /// What was really paid [default: what an earlier move said, else the order's amount]
         #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         actual_amount: Option<String>,
-        /// When the payer paid, Unix milliseconds [default: now, where it becomes PAID]
+        /// When the payer paid, Unix milliseconds [default: what an earlier move said, else now, where it becomes PAID]
         #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = millis)]
         transact_time: Option<i64>,
     },
