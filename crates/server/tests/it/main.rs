@@ -24,6 +24,7 @@ mod sqlite_file;
 mod stopping;
 mod strangers;
 mod tls;
+mod token_ends;
 mod upgrades;
 mod words;
 
