@@ -9,7 +9,8 @@
 //! sent, and closing a closed order succeeds. So where an answer is lost nothing happens twice. The number is printed before anything is sent; given
 //! as a fourth argument, it takes the order up again after this program was stopped or has given up.
 //!
-//! It ends with 0 if the order is paid, with 2 if it is not, and with 1 if that is not known.
+//! It ends with 0 if the order is paid as asked for, with 3 if another amount was paid, with 2 if it is not paid and never will be, and with 1 if that
+//! is not known. Only 0 says that something may be handed out.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use countersign_sdk::protocol::code::Code;
 use countersign_sdk::protocol::endpoint::{order_close, order_native, order_query};
-use countersign_sdk::{Client, Error, PaymentOrderStatus};
+use countersign_sdk::{Client, Decimal, Error, PaymentOrderStatus};
 use tokio::time::sleep;
 
 /// How often a call is made before a person has to look.
@@ -42,22 +43,42 @@ async fn main() -> anyhow::Result<ExitCode> {
         println!("show the payer this as a QR code: {}\nor send them to: {}", made.qr_content, made.location);
     }
     let found = till.outcome(&trade_no).await.with_context(not_known)?;
+    println!("{}", verdict(&found));
     let status = PaymentOrderStatus::from(found.order.status.as_str());
+    Ok(ExitCode::from(exit_code(&status, is_paid_right(&found))))
+}
+
+/// What whoever stands at the till is told.
+pub(crate) fn verdict(found: &order_query::Response) -> String {
+    let order = &found.order;
+    let status = PaymentOrderStatus::from(order.status.as_str());
     let paid = found.actual_amount.as_deref().unwrap_or("an unknown amount");
+    let of = format!("{paid} of {} {}", order.order_amount, order.currency);
     match status {
-        // Compare the amounts: what was paid may differ from what was asked for.
-        PaymentOrderStatus::Paid => println!("PAID: {paid} of {} {currency}", found.order.order_amount),
-        PaymentOrderStatus::Expired | PaymentOrderStatus::Closed => println!("{status}: hand nothing out"),
+        PaymentOrderStatus::Paid if is_paid_right(found) => format!("PAID: {of}"),
+        PaymentOrderStatus::Paid => format!("paid, but {of}: hand nothing out, settle it with the payer"),
+        PaymentOrderStatus::Expired | PaymentOrderStatus::Closed => format!("{status}: hand nothing out"),
         // PROCESS: the payer has paid, and it is not confirmed yet. It cannot be closed, and nothing is handed out before it is paid.
-        _ => println!("{status}: not decided yet. Ask again later, with {trade_no} as the fourth argument"),
+        _ => format!(
+            "{status}: not decided yet. Ask again later, with {} as the fourth argument",
+            order.merchant_trade_no
+        ),
     }
-    Ok(ExitCode::from(exit_code(&status)))
+}
+
+/// Whether the amount that was paid is the one that was asked for. `PAID` alone does not say so. They are compared as exact numbers: 12.5 and
+/// 12.50 are the same, and floating point would take others for the same.
+pub(crate) fn is_paid_right(found: &order_query::Response) -> bool {
+    let exact = |text: &str| Decimal::from_str_exact(text).ok();
+    let asked = exact(&found.order.order_amount);
+    asked.is_some() && found.actual_amount.as_deref().and_then(exact) == asked
 }
 
 /// Only what is final is said as such: whoever is told that an order is not paid charges the payer again.
-pub(crate) fn exit_code(status: &PaymentOrderStatus) -> u8 {
+pub(crate) fn exit_code(status: &PaymentOrderStatus, is_right: bool) -> u8 {
     match status {
-        PaymentOrderStatus::Paid => 0,
+        PaymentOrderStatus::Paid if is_right => 0,
+        PaymentOrderStatus::Paid => 3,
         PaymentOrderStatus::Expired | PaymentOrderStatus::Closed => 2,
         _ => 1,
     }

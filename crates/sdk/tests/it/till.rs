@@ -13,7 +13,7 @@ use crate::stub::{Canned, Seen, Stub, failure, success};
 #[path = "../../examples/till.rs"]
 mod example;
 
-use example::{Patience, Till, exit_code};
+use example::{Patience, Till, exit_code, is_paid_right, verdict};
 
 /// So many looks, without a pause.
 fn till(stub: &Stub, looks_max: u32) -> Till {
@@ -143,10 +143,38 @@ fn no_two_numbers_are_the_same_and_each_is_one_that_the_service_takes() {
 }
 
 #[test]
-fn a_till_ends_with_not_paid_only_where_that_is_final() {
-    for (word, code) in
-        [("PAID", 0), ("EXPIRED", 2), ("CLOSED", 2), ("PROCESS", 1), ("PENDING", 1), ("A_NEWER_WORD", 1)]
-    {
-        assert_eq!(exit_code(&PaymentOrderStatus::from(word)), code, "{word}");
+fn a_till_ends_with_not_paid_only_where_that_is_final_and_with_paid_only_where_the_amount_is_right() {
+    for (word, right, wrong) in [
+        ("PAID", 0, 3),
+        ("EXPIRED", 2, 2),
+        ("CLOSED", 2, 2),
+        ("PROCESS", 1, 1),
+        ("PENDING", 1, 1),
+        ("A_NEWER_WORD", 1, 1),
+    ] {
+        let status = PaymentOrderStatus::from(word);
+        assert_eq!((exit_code(&status, true), exit_code(&status, false)), (right, wrong), "{word}");
     }
+}
+
+#[tokio::test]
+async fn what_was_paid_is_compared_with_what_was_asked_for_as_exact_numbers() {
+    let stub = Stub::start().await;
+    stub.answers([order("PAID")]);
+    let mut found = till(&stub, 1).outcome("T-1").await.expect("found");
+    assert_eq!(verdict(&found), "PAID: 12.5 of 12.5 USDT");
+    for same in ["12.50", "12.500000"] {
+        found.actual_amount = Some(same.to_owned());
+        assert!(is_paid_right(&found), "{same}");
+    }
+    for other in ["12.4", "12.6", "12.500000000000000001", "-12.5", "12,5", ""] {
+        found.actual_amount = Some(other.to_owned());
+        let wanted = format!("paid, but {other} of 12.5 USDT: hand nothing out, settle it with the payer");
+        assert_eq!((is_paid_right(&found), verdict(&found)), (false, wanted));
+    }
+    found.actual_amount = None;
+    assert!(!is_paid_right(&found) && verdict(&found).starts_with("paid, but an unknown amount of 12.5 USDT"));
+    // Nothing that can be read on either side is not the same amount.
+    (found.order.order_amount, found.actual_amount) = ("?".to_owned(), Some("?".to_owned()));
+    assert!(!is_paid_right(&found));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use countersign_sdk::Client;
+use countersign_sdk::{Client, PaymentOrderStatus};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::journey_payment_orders::advance;
 #[path = "../../../sdk/examples/till.rs"]
 mod example;
 
-use example::{Patience, Till};
+use example::{Patience, Till, exit_code, is_paid_right, verdict};
 
 #[tokio::test]
 async fn the_example_of_a_till_sells_once_though_answers_are_lost_and_closes_what_is_not_paid() {
@@ -46,6 +46,8 @@ async fn the_example_of_a_till_sells_once_though_answers_are_lost_and_closes_wha
     let (found, ()) = tokio::join!(patient.outcome("T-1"), payer);
     let found = found.expect("found");
     assert_eq!((found.order.status.as_str(), found.actual_amount.as_deref()), ("PAID", Some("12.4")));
+    assert_eq!(verdict(&found), "paid, but 12.4 of 12.5 USDT: hand nothing out, settle it with the payer");
+    assert_eq!(exit_code(&PaymentOrderStatus::Paid, is_paid_right(&found)), 3);
 
     till(1).sell("T-2", "USDT", "1").await.expect("made");
     assert_eq!(till(2).outcome("T-2").await.expect("found").order.status, "CLOSED", "nobody has paid");
