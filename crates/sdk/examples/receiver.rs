@@ -1,4 +1,7 @@
-//! A merchant's receiver of callbacks: verifies each one, processes once what it says, acknowledges.
+//! A merchant's receiver of callbacks: verifies each one, takes once what it says, acknowledges.
+//!
+//! It delivers nothing, and neither may you for a callback alone. It prints what each one claims: query the order (`order_query`, as the example
+//! `till` does), since only the `PAID` of that answer counts, and compare the amounts there.
 //!
 //! ```text
 //! COUNTERSIGN_SECRET=... cargo run -p countersign-sdk --example receiver -- 127.0.0.1:9000
@@ -25,6 +28,9 @@ pub(crate) struct Receiver {
     /// receiver keeps them in its database, in a table where the three together are unique, and writes them in the transaction that
     /// does what the event is about: the server sends an event again until it hears SUCCESS, also after this program was started anew.
     /// Where there are several processes the database keeps each `event.nonce`, too, and refuses the second of it.
+    ///
+    /// Of a payment order this is too early for a receiver that delivers. It queries first, and keeps the three of a `SUCCESS` only once the query
+    /// says `PAID`: an event that the platform emitted by hand says the same three, and would take the effect of the real one, which comes later.
     processed: Mutex<HashSet<[String; 3]>>,
 }
 
@@ -83,20 +89,22 @@ async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body
 fn process(receiver: &Receiver, event: &Callback) -> Vec<u8> {
     let Callback { event_id, attempt, biz_type, biz_id, biz_status, .. } = event;
     if receiver.is_first(event) {
-        println!("{biz_type} {biz_id} is {biz_status}: {} ({event_id})", told(event));
+        println!("{biz_type} {biz_id} says {biz_status}: {} ({event_id})", told(event));
     } else {
-        println!("{biz_type} {biz_id} is {biz_status}, again ({event_id}, attempt {attempt}): it was processed before");
+        println!("{biz_type} {biz_id} says {biz_status}, again ({event_id}, attempt {attempt}): it was taken before");
     }
     callback::processed()
 }
 
-/// What the event tells beyond that.
+/// What the event tells beyond that. Genuine means that the platform has sent it, not that the order is paid.
 fn told(event: &Callback) -> String {
     match event.event_data() {
         Ok(EventData::PaymentOrder(order)) => {
             let paid = order.actual_amount.map_or_else(|| "nothing".to_owned(), |amount| amount.to_string());
             let PaymentOrderData { merchant_trade_no, order_amount, currency, .. } = order;
-            format!("{paid} of {order_amount} {currency} was paid for {merchant_trade_no}")
+            format!(
+                "it claims that {paid} of {order_amount} {currency} was paid for {merchant_trade_no}; query the order: only its PAID counts"
+            )
         }
         // Nothing has happened: an operator looks whether this program takes callbacks.
         Ok(EventData::Test) => "a test".to_owned(),
