@@ -1,5 +1,7 @@
 //! An operator token that is in use and about to end.
 
+use countersign_store::testing::Tampering;
+
 use super::desk::Desk;
 
 #[test]
@@ -12,6 +14,8 @@ fn doctor_and_the_log_name_a_token_in_use_that_is_about_to_end_and_never_show_it
     assert!(used.status.success(), "{}", String::from_utf8_lossy(&used.stderr));
     let Desk { place, serving, .. } = desk;
     assert_eq!(serving.terminate(), Some(0));
+    // Of its five days one is left.
+    Tampering::AgeTokens(4 * 86_400_000).of_file(&place.path("data/countersign.db"));
 
     let wanted = format!("operator token {id} (back-end) ends at ");
     let free = ["doctor", "--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];

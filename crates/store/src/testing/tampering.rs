@@ -42,6 +42,8 @@ pub enum Tampering {
     EvidenceUnder(&'static str),
     /// What was paid last of each sub-account is not noted, as if nodes from before that had been paid everything.
     ForgetPaid,
+    /// Operator tokens are older by this time, and end sooner by it, in ms.
+    AgeTokens(i64),
     /// The machine crashed since and has booted anew, and nonces stamped up to then were given out before. Of a file alone.
     Crash(UnixMillis),
 }
@@ -88,6 +90,9 @@ impl Tampering {
                  WHERE name = 'evidence_key'"
             ),
             Self::ForgetPaid => "DELETE FROM last_paid".to_owned(),
+            Self::AgeTokens(by) => {
+                format!("UPDATE operator_token SET created_at = created_at - {by}, expires_at = expires_at - {by}")
+            }
             Self::Crash(mark) => {
                 format!("UPDATE replay SET boot_id = 'of before', journal_synced = 0, mark = max(mark, {})", mark.0)
             }

@@ -10,8 +10,11 @@ use crate::clock::Clock;
 pub(super) async fn examine(store: &AnyStore, findings: &mut Findings) {
     let now = Clock::System.now();
     match token_ends::in_use(store, now, |row| row.last_used_at).await {
-        Ok(endings) => {
-            for ending in token_ends::soon(&endings, now) {
+        Ok(seen) => {
+            if let Some(cut_off) = seen.cut_off() {
+                findings.note(Verdict::Warn, "tokens", format!("not all operator tokens were looked at: {cut_off}"));
+            }
+            for ending in seen.soon(now) {
                 findings.note(Verdict::Warn, "tokens", format!("the operator token {}", ending.told(now)));
             }
         }
