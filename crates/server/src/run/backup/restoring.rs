@@ -343,7 +343,7 @@ impl Work {
         let mut of = UnfinishedFile::begin(&self.of).with_context(unwritable)?;
         of.write_all(&serde_json::to_vec(trailer)?).and_then(|()| of.name_new()).with_context(unwritable)?;
         let mut to = UnfinishedFile::begin(copy).with_context(unwritable)?;
-        let found = from.unpack(trailer.bytes, |chunk| to.write_all(chunk)).with_context(unwritable)?;
+        let found = from.unpack(trailer.bytes, |chunk| to.write_all(chunk).with_context(unwritable))?;
         to.name_new().with_context(unwritable)?;
         let is_sound = self.examine(from, trailer, &found);
         if is_sound.is_err() {

@@ -77,9 +77,24 @@ impl Source {
         Ok(file)
     }
 
-    /// SHA-256 of the database in it, in hexadecimal; each chunk is handed on, too.
-    pub(super) fn unpack(&self, bytes: u64, take: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<String> {
-        sum(&mut BufReader::new(self.rewound()?), bytes, take)
+    /// SHA-256 of the database in it, in hexadecimal; each chunk is handed on, too. Whoever takes chunks says by itself what it could not do.
+    pub(super) fn unpack(
+        &self,
+        bytes: u64,
+        mut take: impl FnMut(&[u8]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<String> {
+        let mut untaken = None;
+        let hand_on = |chunk: &[u8]| {
+            take(chunk).map_err(|error| {
+                untaken = Some(error);
+                std::io::Error::from(ErrorKind::Other)
+            })
+        };
+        let found = self.rewound().and_then(|file| sum(&mut BufReader::new(file), bytes, hand_on));
+        match untaken {
+            Some(error) => Err(error),
+            None => found.with_context(|| format!("{self} cannot be read")),
+        }
     }
 
     /// What a backup says of itself.

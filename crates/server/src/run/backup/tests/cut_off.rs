@@ -22,7 +22,12 @@ async fn a_restore_that_was_cut_off_while_it_unpacked_begins_anew() {
     let config = place.elsewhere("restored", Some(database.url()));
     let data = DataDir::create(&config.data).expect("it can be made");
     let work = Work::in_folder(&data);
-    work.unpack(&opened(&half_of(&place, &file)), &trailer).expect_err("it comes to its end too early");
+    let half = half_of(&place, &file);
+    let refused = work.unpack(&opened(&half), &trailer).expect_err("it comes to its end too early");
+    assert!(refused.to_string().starts_with(&format!("{} cannot be read", half.display())), "{refused:#}");
+    let full = |_: &[u8]| bail!("the copy cannot be written");
+    let refused = opened(&file).unpack(trailer.bytes, full).expect_err("it is not taken");
+    assert_eq!(format!("{refused:#}"), "the copy cannot be written", "and nothing is said of the backup");
     assert!(work.folder.exists() && !work.copy.exists(), "a half is not called a copy");
     // Whoever was killed has left it.
     std::fs::write(beside(&work.copy, "unfinished").expect("it has a name"), "half of it").expect("it is written");
