@@ -20,6 +20,7 @@ use super::error::AppError;
 pub struct ThisNode {
     id: OnceLock<NodeId>,
     is_replaced: AtomicBool,
+    is_out_of_office: AtomicBool,
 }
 
 impl ThisNode {
@@ -34,14 +35,20 @@ impl ThisNode {
     }
 
     /// Whether another process has begun under this node's id since and is alive, as where a data folder was copied. Then others do not see this one,
-    /// and it neither delivers nor is ready.
+    /// and it does not deliver.
     pub fn is_replaced(&self) -> bool {
         self.is_replaced.load(Ordering::Relaxed)
     }
 
-    /// Notes whether it is; says whether it was.
-    pub fn replace(&self, is_replaced: bool) -> bool {
-        self.is_replaced.swap(is_replaced, Ordering::Relaxed)
+    /// Whether that has been so for longer than a node may take itself for another one. Then it is not ready.
+    pub fn is_out_of_office(&self) -> bool {
+        self.is_out_of_office.load(Ordering::Relaxed)
+    }
+
+    /// Notes both; answers whether it was out of office before.
+    pub fn replaced(&self, is_replaced: bool, is_out_of_office: bool) -> bool {
+        self.is_replaced.store(is_replaced, Ordering::Relaxed);
+        self.is_out_of_office.swap(is_out_of_office, Ordering::Relaxed)
     }
 }
 

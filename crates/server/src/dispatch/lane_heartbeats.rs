@@ -32,6 +32,8 @@ pub(super) struct Pulse {
     begun_at: Option<UnixMillis>,
     /// The last one failed, and the log has said so.
     is_failing: bool,
+    /// Since when another process has had this node's id.
+    replaced_since: Option<Instant>,
     /// The master key that this node lacks, as the log has said.
     lacks_key: Option<String>,
     /// Nodes whose settings differ.
@@ -81,7 +83,7 @@ impl Dispatcher {
                 if std::mem::take(&mut pulse.is_failing) {
                     tracing::info!("Heartbeats reach the database again");
                 }
-                self.tell_replaced(tended.begun_at.is_none());
+                self.see_replaced(&mut pulse, tended.begun_at.is_none(), sent);
                 pulse.begun_at = tended.begun_at.or(pulse.begun_at);
                 pulse.unlike.tell(&self.settings.who.settings, &tended.others);
             }
@@ -94,9 +96,13 @@ impl Dispatcher {
         self.opened(open_before);
     }
 
-    /// Two processes under one id would share neither the lanes nor what others wait for: the one that began last has them.
-    fn tell_replaced(&self, is_replaced: bool) {
-        match (self.app.node.replace(is_replaced), is_replaced) {
+    /// Two processes under one id would share neither the lanes nor what others wait for: the one that began last has them. It is said only when that
+    /// has been so for a lease: for as long a node may take what it noted itself for another's, if an answer or a commit was lost with a server.
+    fn see_replaced(&self, pulse: &mut Pulse, is_replaced: bool, now: Instant) {
+        let since = is_replaced.then(|| pulse.replaced_since.unwrap_or(now));
+        pulse.replaced_since = since;
+        let is_out = since.is_some_and(|since| now.duration_since(since) > self.settings.lease);
+        match (self.app.node.replaced(is_replaced, is_out), is_out) {
             (false, true) => tracing::error!(
                 "Another process has begun under this node's id and is alive: its data folder was copied, or this one was used again. \
                  This node is not ready and delivers no callbacks meanwhile. Stop the one with the copied folder, delete node.id in it, and start it again"

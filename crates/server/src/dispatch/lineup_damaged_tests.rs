@@ -24,6 +24,12 @@ fn of_several_that_are_read_at_once_one_that_is_damaged_keeps_none_of_the_others
     bench.damaged = vec![105];
     bench.emit_all((101..=112).map(|of| event(of, of)));
     assert_eq!(bench.begun(NOW), [] as [i64; 0], "the read of all of them has failed");
+    // However much else is read until they are looked at again.
+    for no in 300..350 {
+        bench.emit(event(no, no), NOW);
+        assert_eq!(bench.begun(later(no - 299)), [no]);
+        bench.deliver(no);
+    }
     let others: Vec<i64> = (101..=112).filter(|no| *no != 105).collect();
     assert_eq!(bench.begun(later(1_000)), others);
     for no in &others {

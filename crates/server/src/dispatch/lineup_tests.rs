@@ -489,17 +489,3 @@ mod failing;
 
 #[path = "lineup_url_tests.rs"]
 mod url;
-
-#[test]
-fn an_event_that_was_moved_meanwhile_rests_and_is_not_sent_again_and_again_though_it_is_read_as_it_was() {
-    let mut bench = Bench::new(9, 9);
-    bench.emit_all([event(1, 101), event(2, 101)]);
-    assert_eq!(bench.begun(NOW), [1, 2]);
-    let flight = Flight::of(&bench.row(1));
-    bench.lineup.rest_moved(&flight, NOW.plus_ms(5_000));
-    bench.lineup.made(&flight, Sign::Good, None, NOW);
-    bench.lineup.note(TenantNo(1), ApplicationNo(101), NOW);
-    assert_eq!(bench.begun(NOW.plus_ms(4_999)), [] as [i64; 0], "it is still read as due");
-    assert_eq!(bench.lineup.first_at(), Some(NOW.plus_ms(5_000)));
-    assert_eq!(bench.begun(NOW.plus_ms(5_000)), [1], "whoever moved it did not end it");
-}

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use countersign_domain::delivery::{due, is_too_far_ahead};
+use countersign_domain::ids::{ApplicationNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{Cursor, EventRow, Pending, Portion, UnreadableEvent};
@@ -171,7 +172,7 @@ impl Dispatcher {
         desk.looked = desk.looked.intersection(held).difference(again);
         let open = if is_shut { LaneSet::NONE } else { held };
         let kept = std::mem::replace(&mut desk.open, open).difference(again);
-        if kept != open {
+        if kept != open || !again.is_empty() {
             desk.lineup.keep_lanes(open.difference(again));
             self.look_in(open.difference(kept));
         }
@@ -215,13 +216,7 @@ impl Dispatcher {
         let (of, limit, terms) = (portion.of.clone(), portion.limit, desk.terms);
         let Pending { mut rows, unreadable } = match self.app.store.pending_of(portion).await {
             Ok(pending) => pending,
-            Err(error) => {
-                if let (Some(rest_ms), [(_, application)]) = (desk.lineup.unread(&of, now), &of[..]) {
-                    let (application, rest_s) = (application.0, rest_ms / 1_000);
-                    tracing::error!(%error, application, rest_s, "What an application has waiting cannot be read: its callbacks wait, and those of others go on");
-                }
-                return Err(error);
-            }
+            Err(error) => return self.not_read(desk, &of, error),
         };
         let found = rows.iter().map(|row| row.no).chain(unreadable.iter().map(|one| one.event));
         self.app.due.found(found);
@@ -257,6 +252,21 @@ impl Dispatcher {
             tell_unreadable(some);
         }
         Ok(())
+    }
+
+    /// A read failed, and may have taken long to. Where that is about one application alone, the others go on.
+    fn not_read(&self, desk: &mut Desk, of: &[(TenantNo, ApplicationNo)], error: StoreError) -> Result<(), StoreError> {
+        match (desk.lineup.unread(of, self.app.clock.now()), of) {
+            (Some(rest_ms), [(_, application)]) => {
+                let (application, rest_s) = (application.0, rest_ms / 1_000);
+                tracing::error!(
+                    %error, application, rest_s,
+                    "What an application has waiting cannot be read: its callbacks wait, and those of others go on"
+                );
+                Ok(())
+            }
+            _ => Err(error),
+        }
     }
 
     /// Takes note of what has ended. After it, what is read from the store shows these attempts.

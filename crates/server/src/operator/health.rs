@@ -86,7 +86,7 @@ async fn why_not_ready(desk: &Arc<Desk>) -> Option<String> {
     if app.leaving.load(Ordering::Relaxed) {
         return Some(LEAVING.to_owned());
     }
-    if app.node.is_replaced() {
+    if app.node.is_out_of_office() {
         return Some(REPLACED.to_owned());
     }
     let trouble = app.clock.trouble().or_else(|| app.trouble.sentence(app.store.is_shared()));

@@ -36,7 +36,8 @@ pub(super) const SEEN: &str = concat!(
     now!(),
     " AS now) t
      ON CONFLICT (node_id) DO UPDATE SET name = excluded.name, seen_at = excluded.seen_at, clock_ahead_ms = excluded.clock_ahead_ms,
-     started_at = CASE WHEN NOT $4 AND ($5 IS NULL OR n.started_at = $5) THEN n.started_at ELSE excluded.seen_at END
+     started_at = CASE WHEN NOT $4 AND ($5 IS NULL OR n.started_at = $5) THEN n.started_at
+                  ELSE greatest(excluded.seen_at, n.started_at + 1) END
      WHERE $4 OR $5::bigint IS NULL OR n.started_at = $5 OR NOT ",
     is_alive!("$6::bigint"),
     " RETURNING n.started_at"
@@ -72,6 +73,15 @@ pub(super) const NODES: &str = concat!(
     " AS is_alive, (SELECT count(*) FROM delivery_lane l WHERE l.node = n.node_id AND l.expires_at > ",
     now!(),
     ") FROM node n LEFT JOIN node_program p ON p.node_id = n.node_id ORDER BY is_alive DESC, n.started_at, n.node_id LIMIT $2"
+);
+
+pub(super) const RENEW: &str = concat!(
+    "UPDATE delivery_lane l SET expires_at = ",
+    now!(),
+    " + $4::bigint FROM unnest($2::bigint[], $3::bigint[]) AS a (lane, fence)
+     WHERE l.lane = a.lane AND l.fence = a.fence AND l.node = $1 AND ",
+    is_still!("$5::bigint"),
+    " RETURNING l.lane, l.fence"
 );
 
 // What others are about to renew, to take or to commit under is locked, and left alone until the next heartbeat. A term that ends later than the

@@ -153,15 +153,12 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     let (back, back_at) = columns(&tend.give_back);
     let (begins, leaves, ends) = (tend.stage == Stage::Begins, tend.stage == Stage::Leaves, tend.stage == Stage::Ends);
     let (wants, begun_at) = (i64::from(tend.wants), tend.begun_at.filter(|_| !begins).map(|at| at.0));
+    // The node's own row comes first: processes under one id wait for each other there, and see what the one before them has taken.
     let mut steps = vec![session.word("BEGIN")];
-    if begins {
-        steps.push(session.step(Sql::LanesForget, vec![&node]));
-        steps.push(session.step(Sql::NodesForget, Vec::new()));
-    }
-    steps.push(session.step(Sql::LanesGiveBack, vec![&node, &back, &back_at]));
+    let seen = steps.len();
     if ends {
-        steps.push(session.step(Sql::LanesGiveBack, vec![&node, &held, &held_at]));
         steps.push(session.step(Sql::NodeGone, vec![&node, &begun_at]));
+        steps.push(session.step(Sql::LanesGiveBack, vec![&node, &held, &held_at]));
     } else {
         let clock = &tend.clock_ahead_ms;
         steps.push(session.step(Sql::NodeSeen, vec![&node, &who.name, clock, &begins, &begun_at, &tend.lease_ms]));
@@ -169,11 +166,15 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
             session.step(Sql::NodeSays, vec![&node, &who.version, &who.key_id, &who.settings, &leaves, &begun_at]),
         );
     }
+    if begins {
+        steps.push(session.step(Sql::LanesForget, vec![&node]));
+        steps.push(session.step(Sql::NodesForget, Vec::new()));
+    }
+    steps.push(session.step(Sql::LanesGiveBack, vec![&node, &back, &back_at]));
     let alive = steps.len();
-    let seen = alive - 2;
     steps.push(session.step(Sql::NodesAlive, vec![&tend.lease_ms, &node]));
     if !ends {
-        steps.push(session.step(Sql::LanesRenew, vec![&node, &held, &held_at, &tend.lease_ms]));
+        steps.push(session.step(Sql::LanesRenew, vec![&node, &held, &held_at, &tend.lease_ms, &begun_at]));
     }
     if !ends && !leaves {
         steps.push(session.step(Sql::LanesTake, vec![&node, &tend.lease_ms, &wants, &begun_at]));

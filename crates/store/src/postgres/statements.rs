@@ -460,11 +460,7 @@ statements! {
     NodesAlive: heartbeats::ALIVE;
     Nodes: heartbeats::NODES;
     // No key is changed, so commits that are guarded by the lane go on.
-    LanesRenew: concat!(
-        "UPDATE delivery_lane l SET expires_at = ", now!(), " + $4::bigint
-         FROM unnest($2::bigint[], $3::bigint[]) AS a (lane, fence)
-         WHERE l.lane = a.lane AND l.fence = a.fence AND l.node = $1 RETURNING l.lane, l.fence"
-    );
+    LanesRenew: heartbeats::RENEW;
     LanesTake: heartbeats::TAKE;
 
     SettingIs: "SELECT 1::bigint FROM setting WHERE name = $1 AND value = $2 FOR SHARE";

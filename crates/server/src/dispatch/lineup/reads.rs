@@ -21,22 +21,20 @@ const READ_ROWS_MAX: usize = 16 * PORTION_MIN;
 pub(super) struct Reads {
     /// So many applications are read at once.
     pub(super) reach: usize,
-    /// So many reads are of one application each, since one of several has failed.
-    alone: usize,
     /// Reads that went well.
     well: u64,
 }
 
 impl Default for Reads {
     fn default() -> Self {
-        Self { reach: READ_APPLICATIONS_FIRST, alone: 0, well: 0 }
+        Self { reach: READ_APPLICATIONS_FIRST, well: 0 }
     }
 }
 
-/// The last read of an application, which was of nobody else, has failed.
+/// The last read of an application has failed: the next one is of nobody else.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::dispatch) struct Unread {
-    /// It was looked at again so much later.
+    /// After a read of it alone it was looked at again so much later; 0: the read was of several applications, and it need not be this one's fault.
     rest_ms: i64,
     /// Reads of all applications that had gone well by then.
     well: u64,
@@ -48,16 +46,14 @@ impl Lineup {
         let is_unread =
             |(_, of): &(TenantNo, ApplicationNo)| self.places.get(of).is_some_and(|place| place.unread.is_some());
         let together = match self.reading.iter().position(is_unread) {
-            _ if self.reads.alone > 0 => 1,
             Some(first) => first.max(1),
             None => self.reading.len(),
         };
-        let left = self.reading.split_off(together.min(self.reading.len()));
+        let left = self.reading.split_off(together);
         let mut of = std::mem::replace(&mut self.reading, left);
         if of.is_empty() {
             return None;
         }
-        self.reads.alone = self.reads.alone.saturating_sub(1);
         of.sort_unstable_by_key(|(_, application)| *application);
         for (_, application) in &of {
             if let Some(place) = self.places.get_mut(application) {
@@ -90,19 +86,15 @@ impl Lineup {
     /// A read failed: these applications are looked at again later, each by itself. One that fails again and again, while others are read, rests for
     /// longer and longer: so long, if it does.
     pub(in crate::dispatch) fn unread(&mut self, asked: &[(TenantNo, ApplicationNo)], now: UnixMillis) -> Option<i64> {
-        let (mut rest_ms, well) = (STORE_PAUSE_MS, self.reads.well);
-        if asked.len() > 1 {
-            self.reads.alone = asked.len();
-        }
+        let (well, is_one) = (self.reads.well, asked.len() == 1);
+        let mut rest_ms = STORE_PAUSE_MS;
         for (tenant, application) in asked {
             if let Some(place) = self.places.get_mut(application) {
                 place.stands = Stands::Out;
-                if asked.len() == 1 {
-                    let again = place.unread.filter(|before| before.well < well);
-                    rest_ms = again.map_or(STORE_PAUSE_MS, |before| (before.rest_ms * 2).min(FAULT_MS));
-                    place.unread = Some(Unread { rest_ms, well });
-                }
-                if rest_ms > STORE_PAUSE_MS {
+                let again = place.unread.filter(|before| is_one && before.rest_ms > 0 && before.well < well);
+                rest_ms = again.map_or(STORE_PAUSE_MS, |before| (before.rest_ms * 2).min(FAULT_MS));
+                place.unread = Some(Unread { rest_ms: if is_one { rest_ms } else { 0 }, well });
+                if again.is_some() {
                     place.rest(now.plus_ms(rest_ms));
                 }
             }

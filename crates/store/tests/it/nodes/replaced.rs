@@ -1,7 +1,5 @@
 //! A second process under the id of the first, as with a data folder that was copied.
 
-use countersign_domain::time::UnixMillis;
-
 use super::*;
 
 async fn begins(store: &PostgresStore) -> Tended {
@@ -13,25 +11,22 @@ fn next(of: &Tended) -> Tend {
     Tend { begun_at: of.begun_at, ..heartbeat(1, &of.held) }
 }
 
-/// Waits until the database gives another millisecond.
-async fn passes(database: &Database, than: Option<UnixMillis>) {
-    let (client, than) = (database.client().await, than.expect("it began").0);
-    let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-    while client.query_one(now, &[]).await.expect("reads").get::<_, i64>(0) <= than {}
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_processes_under_one_id_the_one_that_began_last_has_the_lanes_and_the_other_hears_of_it() {
     let (database, [one, two]) = two_nodes().await;
     let first = begins(&one).await;
     assert_eq!(tend(&one, next(&first)).await, first, "it runs, and has begun when it began");
-    passes(&database, first.begun_at).await;
     let copy = begins(&two).await;
     assert_eq!((copy.held.len(), copy.nodes_alive), (64, 1));
-    assert!(copy.begun_at > first.begun_at);
+    assert!(copy.begun_at > first.begun_at, "also in the same millisecond");
 
     let replaced = tend(&one, next(&first)).await;
     assert_eq!((replaced.begun_at, replaced.held.as_slice(), replaced.nodes_alive), (None, [].as_slice(), 1));
+    // Its own terms are there, as where both have begun at once: they are renewed for it no more.
+    let client = database.client().await;
+    client.execute("UPDATE delivery_lane SET fence = 1", &[]).await.expect("is written");
+    assert_eq!(tend(&one, next(&first)).await.held, []);
+    client.execute("UPDATE delivery_lane SET fence = 2", &[]).await.expect("is written");
     // Some lanes are free, and it is told that it was replaced while it stops: it takes nothing, and says nothing in the other's name.
     let free = "UPDATE delivery_lane SET node = NULL, expires_at = 0 WHERE lane < 8";
     database.client().await.execute(free, &[]).await.expect("is written");
@@ -58,7 +53,6 @@ async fn of_two_processes_under_one_id_the_one_that_began_last_has_the_lanes_and
 async fn whoever_was_replaced_begins_anew_when_the_other_process_is_not_alive_any_more() {
     let (database, [one, two]) = two_nodes().await;
     let first = begins(&one).await;
-    passes(&database, first.begun_at).await;
     let copy = begins(&two).await;
     assert_eq!(tend(&one, next(&first)).await.begun_at, None);
     expire(&database, 1).await;
@@ -80,4 +74,25 @@ async fn a_process_that_was_forgotten_and_one_that_slept_are_still_themselves() 
     assert_eq!(two.nodes(LEASE_MS, 10).await.expect("reads").len(), 1, "the first one is forgotten");
     let seen = tend(&one, next(&awake)).await;
     assert_eq!((seen.begun_at, seen.nodes_alive), (first.begun_at, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_that_begin_at_once_the_later_one_frees_what_the_other_has_just_taken() {
+    let (database, [one, _two]) = two_nodes().await;
+    // The other one has begun, and has not committed yet.
+    let mut other = database.client().await;
+    let beginning = other.transaction().await.expect("begins");
+    let id: &[u8] = &[1; 16];
+    let now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+    let seen = format!("INSERT INTO node (node_id, name, started_at, seen_at) VALUES ($1, 'copy', {now}, {now})");
+    beginning.execute(&seen, &[&id]).await.expect("is seen");
+    let takes = format!("UPDATE delivery_lane SET node = $1, fence = fence + 1, expires_at = {now} + 600000");
+    beginning.execute(&takes, &[&id]).await.expect("are taken");
+    let late = tokio::spawn({
+        let one = Arc::clone(&one);
+        async move { begins(&one).await }
+    });
+    timeout(PATIENCE, database.somebody_waits()).await.expect("it waits for the other one");
+    beginning.commit().await.expect("has begun");
+    assert_eq!(late.await.expect("begins, too").held.len(), 64);
 }
