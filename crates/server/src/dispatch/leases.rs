@@ -47,6 +47,10 @@ impl Terms {
 
     /// Lanes that were this node's before, too, under another term: another node may have had them in between.
     pub(super) fn taken_again_since(&self, before: &Self) -> LaneSet {
+        // As before each pass but a few.
+        if self == before {
+            return LaneSet::NONE;
+        }
         let was_lost =
             |lane: &Lane| self.of(*lane).is_some() && before.of(*lane).is_some_and(|term| self.of(*lane) != Some(term));
         Lane::all().filter(was_lost).collect()
