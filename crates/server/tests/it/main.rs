@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use countersign_store::testing::{Chosen, Database};
+use countersign_store::testing::{Chosen, Database, Tampering};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -65,6 +65,14 @@ impl Place {
     /// Whether this run is about a database that many may write to.
     pub fn has_database(&self) -> bool {
         self.database.is_some()
+    }
+
+    /// Does this to the store behind the back of the program, which does not run.
+    pub fn tamper(&self, with: Tampering) {
+        let Some(database) = &self.database else {
+            return with.of_file(&self.path("data/countersign.db"));
+        };
+        std::thread::scope(|scope| scope.spawn(|| on_a_thread(database.tamper(with))).join()).expect("it is done");
     }
 
     /// The data folder.
@@ -126,11 +134,12 @@ impl Place {
 
 /// A database of a test's own, made on a runtime of its own: some of these tests are inside of one.
 pub fn database() -> Database {
-    let made = std::thread::spawn(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(Database::new())
-    });
-    made.join().expect("a database is made")
+    std::thread::spawn(|| on_a_thread(Database::new())).join().expect("a database is made")
+}
+
+/// Waits for it on a runtime of its own, on a thread that has none.
+fn on_a_thread<T>(what: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(what)
 }
 
 /// A running server; killed when it is dropped.

@@ -15,7 +15,7 @@ fn doctor_and_the_log_name_a_token_in_use_that_is_about_to_end_and_never_show_it
     let Desk { place, serving, .. } = desk;
     assert_eq!(serving.terminate(), Some(0));
     // Of its five days one is left.
-    Tampering::AgeTokens(4 * 86_400_000).of_file(&place.path("data/countersign.db"));
+    place.tamper(Tampering::AgeTokens(4 * 86_400_000));
 
     let wanted = format!("operator token {id} (back-end) ends at ");
     let free = ["doctor", "--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];

@@ -14,21 +14,12 @@ use super::desk::Desk;
 fn older() -> Place {
     let place = Place::fresh();
     place.init();
-    step_back(&place);
+    place.tamper(Tampering::StepBack);
     place
 }
 
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
-}
-
-fn step_back(place: &Place) {
-    match &place.database {
-        None => Tampering::StepBack.of_file(&place.path("data/countersign.db")),
-        Some(database) => {
-            runtime().block_on(database.tamper(Tampering::StepBack));
-        }
-    }
 }
 
 /// What `doctor` says of the schema, whatever else it finds.
@@ -110,12 +101,7 @@ fn a_start_that_misses_the_key_of_a_rewrap_that_was_cut_off_leaves_the_schema_an
         let Desk { place, serving, .. } = desk;
         assert_eq!(serving.terminate(), Some(0));
         for tampering in [left, Tampering::StepBack] {
-            match &place.database {
-                None => tampering.of_file(&place.path("data/countersign.db")),
-                Some(database) => {
-                    runtime().block_on(database.tamper(tampering));
-                }
-            }
+            place.tamper(tampering);
         }
         let told = "sealed under the master key k_other still, which is not here";
         let (found, _) = place.ends(&["doctor", "--data", "data"], 1);

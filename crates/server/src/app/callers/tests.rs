@@ -186,11 +186,14 @@ async fn whoever_changes_while_they_are_looked_up_beside_is_looked_up_again() {
     let app = deployment.open().await;
     app.look_up_beside().await.expect("learns who there is");
     let client_id = application(&app, "till", None).await;
+    // Else the answer may be there before the look has waited for it.
+    let held = deployment.database().hold_table("application").await;
     let mut looked_up = Box::pin(app.look_up_beside());
     let is_under_way = std::future::poll_fn(|cx| Poll::Ready(looked_up.as_mut().poll(cx).is_pending())).await;
     assert!(is_under_way && app.callers.existing.wants_nobody());
     // As when this node hears of its own change: nobody is kept yet who would be wanted for it.
     app.callers.forget(&client_id);
+    drop(held);
     looked_up.await.expect("reads");
     assert!(!app.callers.keeps(&client_id), "it may be what it was before the change");
     assert!(!app.callers.existing.wants_nobody());
