@@ -45,8 +45,8 @@ impl ThisNode {
         self.is_out_of_office.load(Ordering::Relaxed)
     }
 
-    /// Notes both; answers whether it was out of office before.
-    pub fn replaced(&self, is_replaced: bool, is_out_of_office: bool) -> bool {
+    /// Notes both. Whether it was out of office before.
+    pub fn note_replaced(&self, is_replaced: bool, is_out_of_office: bool) -> bool {
         self.is_replaced.store(is_replaced, Ordering::Relaxed);
         self.is_out_of_office.swap(is_out_of_office, Ordering::Relaxed)
     }

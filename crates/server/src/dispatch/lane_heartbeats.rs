@@ -102,7 +102,7 @@ impl Dispatcher {
         let since = is_replaced.then(|| pulse.replaced_since.unwrap_or(now));
         pulse.replaced_since = since;
         let is_out = since.is_some_and(|since| now.duration_since(since) > self.settings.lease);
-        match (self.app.node.replaced(is_replaced, is_out), is_out) {
+        match (self.app.node.note_replaced(is_replaced, is_out), is_out) {
             (false, true) => tracing::error!(
                 "Another process has begun under this node's id and is alive: its data folder was copied, or this one was used again. \
                  This node is not ready and delivers no callbacks meanwhile. Stop the one with the copied folder, delete node.id in it, and start it again"
