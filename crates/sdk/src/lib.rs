@@ -25,6 +25,7 @@
 //! Invariant: `ambient` is the only module that reads the clock and draws chance, and both can be replaced.
 
 mod ambient;
+pub mod answer;
 pub mod callback;
 pub mod client;
 mod error;
@@ -36,8 +37,9 @@ pub mod pull;
 mod secret;
 mod tls;
 
+pub use answer::Answer;
 pub use callback::{Callback, CallbackRefused, CallbackVerifier};
-pub use client::{Answer, Client, ClientBuilder};
+pub use client::{Client, ClientBuilder};
 pub use countersign_protocol as protocol;
 pub use countersign_protocol::replay::WindowRefused;
 pub use error::Error;
