@@ -301,7 +301,7 @@ impl Client {
             request = request.body(body.to_vec());
         }
         let response = request.send().await.map_err(transport)?;
-        Answer::read(response, &names.request_id).await
+        Answer::read(response, &names.request_id, self.server_ms()).await
     }
 
     fn sign(

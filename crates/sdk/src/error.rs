@@ -28,7 +28,7 @@ pub enum Error {
         http_status: u16,
         /// Finds the request in the server's logs: quote it when you ask for help.
         request_id: Option<String>,
-        /// When to come again, in seconds, where the server says so.
+        /// When to come again, in seconds, where the server says so: an hour at most.
         retry_after_s: Option<u32>,
     },
     /// The server refused, with a code that is newer than this SDK.
@@ -44,19 +44,29 @@ pub enum Error {
         http_status: u16,
         /// Finds the request in the server's logs.
         request_id: Option<String>,
-        /// When to come again, in seconds, where the server says so.
+        /// When to come again, in seconds, where the server says so: an hour at most.
         retry_after_s: Option<u32>,
     },
     /// An answer came that is not of this service: a proxy's page, or something broken.
-    #[error("the answer (HTTP {http_status}) cannot be read: {why}")]
+    #[error("the answer (HTTP {http_status}) cannot be read: {why}{}", begins(.body_begins))]
     Unreadable {
         /// The HTTP status.
         http_status: u16,
         /// What is wrong with it.
         why: String,
+        /// The first 200 bytes of its body, as text in which what does not print is escaped.
+        body_begins: String,
         /// The server's name for the request, where one came.
         request_id: Option<String>,
+        /// The `Date` header in Unix milliseconds, cut to the second.
+        date_ms: Option<i64>,
+        /// When to come again, in seconds, where whoever answered says so: see [`Answer::retry_after_s`](crate::Answer::retry_after_s).
+        retry_after_s: Option<u32>,
     },
+}
+
+fn begins(body: &str) -> String {
+    if body.is_empty() { String::new() } else { format!("; it begins with {body}") }
 }
 
 impl Error {
@@ -104,19 +114,22 @@ impl Error {
         }
     }
 
-    /// When to come again, where a server that refused says so.
+    /// When to come again, where whoever answered says so, a balancer too: an hour at most ([`RETRY_AFTER_S_MAX`](crate::answer::RETRY_AFTER_S_MAX)).
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused { retry_after_s, .. } | Self::RefusedNewly { retry_after_s, .. } => {
+            Self::Refused { retry_after_s, .. }
+            | Self::RefusedNewly { retry_after_s, .. }
+            | Self::Unreadable { retry_after_s, .. } => {
                 retry_after_s.map(|seconds| Duration::from_secs(seconds.into()))
             }
-            Self::Usage(_) | Self::Transport(_) | Self::Unreadable { .. } => None,
+            Self::Usage(_) | Self::Transport(_) => None,
         }
     }
 
     /// Whether a call that changes something may have changed it all the same: query before you repeat it.
     /// A refusal means that nothing was done, but for an internal error of the server, and for a nonce that was used before:
     /// this client uses none twice, so something on the way has sent the request twice, and the first copy may have been done.
+    /// It is true of every answer that cannot be read, whatever its status: nobody knows what a gateway had sent on before it gave up.
     pub fn may_have_been_done(&self) -> bool {
         match self {
             Self::Usage(_) => false,

@@ -118,5 +118,6 @@ fn out_of_order(next: i64, came: i64) -> PullError {
         return PullError::Missing(Gap { first: next, last: Some(came - 1), is_forgotten: false });
     }
     let why = format!("the event of seq {came} came where that of seq {next} was asked for");
-    Error::Unreadable { http_status: 200, why, request_id: None }.into()
+    let (body_begins, request_id, date_ms, retry_after_s) = (String::new(), None, None, None);
+    Error::Unreadable { http_status: 200, why, body_begins, request_id, date_ms, retry_after_s }.into()
 }

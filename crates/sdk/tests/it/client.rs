@@ -32,7 +32,7 @@ fn record() -> Value {
     })
 }
 
-fn order() -> Value {
+pub fn order() -> Value {
     json!({
         "order_id": "123", "userId": 7, "sellCurrency": "GT", "buyCurrency": "USDT", "sellAmount": "3", "buyAmount": "8.5",
         "status": 3, "rate": 2.625, "quoteId": "PAY-0a1b2c3d", "createTime": 1_767_225_600_000_i64,

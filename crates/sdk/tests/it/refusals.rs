@@ -4,6 +4,7 @@ use countersign_sdk::protocol::code::Code;
 use countersign_sdk::protocol::endpoint::convert_order;
 use countersign_sdk::{Client, Error};
 
+use crate::client::order;
 use crate::stub::{Canned, Stub, failure};
 
 async fn ask(client: &Client) -> Error {
@@ -60,25 +61,92 @@ async fn a_code_of_tomorrow_is_a_refusal_too() {
     assert_eq!((error.message(), error.retry_after()), (Some("not yet known"), Some(Duration::from_secs(7))));
 }
 
-#[tokio::test]
-async fn what_is_not_of_this_service_is_unreadable_and_never_a_success() {
+/// What looks like an answer of the service and is none.
+fn not_of_this_service() -> Vec<(u16, String)> {
     let good = r#"{"status":"SUCCESS","code":"000000","label":"","errorMessage":"","data":"#;
-    let table = [
+    let fail = |code: &str, label: &str| {
+        format!(r#"{{"status":"FAIL","code":"{code}","label":"{label}","errorMessage":"no","data":null}}"#)
+    };
+    let order = order().to_string();
+    vec![
         (502, "<html>Bad Gateway</html>".to_owned()),
         (200, String::new()),
         (200, "[]".to_owned()),
+        (200, format!(r#"["SUCCESS","000000","","",{order}]"#)),
         (200, format!("{good}null}}")),
         (200, format!(r#"{good}{{"order_id":"1"}}}}"#)),
-        (500, format!("{good}{{}}}}")),
-    ];
+        (500, format!("{good}{order}}}")),
+        (302, format!("{good}{order}}}")),
+        (200, format!("{good}{order}}}").replace("000000", "300001")),
+        (200, format!("{good}{order}}}").replace(r#""label":"","#, "")),
+        (200, format!("{good}{order}}}").replace(r#""errorMessage":"","#, "")),
+        (200, format!("{good}{order}}}").replace("SUCCESS", "OK")),
+        // Of gateways: nobody knows what they had sent on before.
+        (504, r#"{"status":"error","code":"GATEWAY_TIMEOUT","message":"upstream timed out"}"#.to_owned()),
+        (408, r#"{"status":"error","code":"UPSTREAM_TIMEOUT","message":"upstream timed out"}"#.to_owned()),
+        (499, r#"{"status":"FAIL","code":"499","label":"X","errorMessage":"x","data":null}"#.to_owned()),
+        (408, r#"{"status":"FAIL","code":"UPSTRM","label":"X","errorMessage":"x","data":null}"#.to_owned()),
+        (408, r#"{"status":"FAIL","code":"499999","label":"X","errorMessage":"x"}"#.to_owned()),
+        (408, fail("499999", "")),
+        (408, fail("000000", "X")),
+        (200, fail("499999", "BRAND_NEW")),
+        (302, fail("499999", "BRAND_NEW")),
+        (200, fail("400001", "INVALID_PARAMETER")),
+        (502, fail("400001", "INVALID_PARAMETER")),
+        (400, fail("400202", "ORDER_NOT_FOUND")),
+    ]
+}
+
+#[tokio::test]
+async fn what_is_not_to_the_letter_of_this_service_is_unreadable_and_may_have_been_done() {
     let stub = Stub::start().await;
     let client = stub.client().build().expect("a client");
-    for (status, body) in table {
+    for (status, body) in not_of_this_service() {
         stub.answers([page(status, &body)]);
         let error = ask(&client).await;
         assert!(matches!(&error, Error::Unreadable { http_status, .. } if *http_status == status), "{body}: {error:?}");
         assert!(error.may_have_been_done());
-        assert_eq!((error.http_status(), error.message(), error.retry_after()), (Some(status), None, None));
+        assert_eq!((error.http_status(), error.code(), error.message()), (Some(status), None, None));
+        assert_eq!(error.retry_after(), None);
+        // Nor is a clock put right by it.
+        stub.answers([page(status, &body)]);
+        assert_eq!(client.call("GET", "/x", b"").await.expect("an answer").code(), None, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_says_what_it_is_and_when_to_come_again() {
+    let stub = Stub::start().await;
+    let client = stub.client().build().expect("a client");
+    let busy = page(503, "<html>\u{1b}[2Jbusy</html>").with("x-service-request-id", "req_3").with("retry-after", "7");
+    stub.answers([busy.with("date", "Fri, 02 Jan 2026 00:00:00 GMT")]);
+    let error = ask(&client).await;
+    let said = "the answer (HTTP 503) cannot be read: it is no envelope: it is no JSON object; it begins with <html>\\u{1b}[2Jbusy</html>";
+    assert_eq!(error.to_string(), said);
+    assert_eq!((error.retry_after(), error.request_id()), (Some(Duration::from_secs(7)), Some("req_3")));
+    assert!(matches!(error, Error::Unreadable { date_ms: Some(1_767_312_000_000), .. }), "{error:?}");
+}
+
+/// The second of them counts from the present as the client's clock has it, 2026-01-01 00:00:00.
+#[tokio::test]
+async fn a_retry_after_may_be_a_date_and_is_an_hour_at_most() {
+    let stub = Stub::start().await;
+    let client = stub.client().build().expect("a client");
+    let at = "Fri, 02 Jan 2026 00:00:05 GMT";
+    for (date, retry_after, seconds) in [
+        (Some("Fri, 02 Jan 2026 00:00:00 GMT"), at, Some(5)),
+        (None, "Thu, 01 Jan 2026 00:00:03 GMT", Some(3)),
+        (None, at, Some(3_600)),
+        (None, "4294967295", Some(3_600)),
+        (None, "soon", None),
+    ] {
+        for answer in [failure(Code::ServiceUnavailable, "later"), page(503, "<html>")] {
+            // The stub's own server adds a date where there is none.
+            let answer = answer.with("date", date.unwrap_or("-")).with("retry-after", retry_after);
+            stub.answers([answer]);
+            let wanted = seconds.map(Duration::from_secs);
+            assert_eq!(ask(&client).await.retry_after(), wanted, "{date:?} {retry_after}");
+        }
     }
 }
 
