@@ -234,6 +234,16 @@ impl Client {
         Self { on_behalf_of: Some(id.into()), ..self.clone() }
     }
 
+    /// The application that it signs for.
+    pub fn client_id(&self) -> &str {
+        &self.shared.client_id
+    }
+
+    /// The sub-account that is spoken for.
+    pub(crate) fn speaks_for(&self) -> Option<&str> {
+        self.on_behalf_of.as_deref()
+    }
+
     /// The server's clock minus ours in ms, as far as it was learned; 0 until a timestamp was refused.
     pub fn clock_offset_ms(&self) -> i64 {
         self.shared.offset_ms.load(Ordering::Relaxed)

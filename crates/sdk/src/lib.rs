@@ -44,7 +44,7 @@ pub use countersign_protocol as protocol;
 pub use countersign_protocol::replay::WindowRefused;
 pub use error::Error;
 pub use event_data::{EventData, PaymentOrderData, PaymentOrderStatus};
-pub use pull::{EventWalk, Gap, PullError};
+pub use pull::{EventCursor, EventWalk, Gap, NotMoved, PullError};
 pub use rust_decimal::Decimal;
 pub use secret::EmptySecret;
 

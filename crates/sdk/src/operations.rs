@@ -87,8 +87,14 @@ impl Client {
         self.post(order_close::PATH, &request.to_body()).await
     }
 
-    /// Events of this application in the order they happened, delivered or not: what a receiver that was away catches up with.
+    /// Events of this application in the order they happened, delivered or not: what a receiver that was away catches up with, by an
+    /// [`EventWalk`](crate::EventWalk). They belong to the application that signs, so a client that speaks [on behalf](Client::on_behalf_of) of a
+    /// sub-account has none ([`Error::Usage`]): the sub-account's own application pulls its events.
     pub async fn events(&self, request: &events::Request) -> Result<events::Response, Error> {
+        if self.speaks_for().is_some() {
+            let why = "events belong to the application that signs: pull them with the client that speaks on behalf of nobody";
+            return Err(Error::Usage(why.to_owned()));
+        }
         self.get(events::PATH, &request.to_query()).await
     }
 

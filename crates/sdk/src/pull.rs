@@ -2,12 +2,42 @@
 //!
 //! `seq` grows by one with each event of an application, delivered or not. So a receiver that remembers the last `seq` that it has dealt with hears
 //! of every event that it misses: [`EventWalk`] hands out events in order and without a gap, and where events are missing, says which numbers will
-//! not come. The walk never steps over a gap by itself.
+//! not come. The walk never steps over a gap by itself, and moves on only behind what it was told is [done](EventWalk::done): an event whose handler
+//! failed comes again with the next [pull](EventWalk::pull).
+//!
+//! ```no_run
+//! use countersign_sdk::{Client, EventCursor, EventWalk, PullError};
+//! # async fn handle(_: &countersign_sdk::protocol::endpoint::events::Event) -> Result<(), Box<dyn std::error::Error>> { Ok(()) }
+//! # fn keep(_: &EventCursor) -> Result<(), Box<dyn std::error::Error>> { Ok(()) }
+//!
+//! /// Once round; come again after a while, also where it failed.
+//! async fn catch_up(client: &Client, cursor: EventCursor) -> Result<(), Box<dyn std::error::Error>> {
+//!     let mut walk = EventWalk::resume(client.clone(), &cursor)?;
+//!     loop {
+//!         let events = match walk.pull().await {
+//!             Ok(events) if events.is_empty() => return Ok(()),
+//!             Ok(events) => events,
+//!             Err(PullError::Missing(gap)) => {
+//!                 // Look up the orders that they may have told of, and then:
+//!                 walk.step_over(&gap)?;
+//!                 continue;
+//!             }
+//!             Err(other) => return Err(other.into()),
+//!         };
+//!         for event in &events {
+//!             handle(event).await?;
+//!             walk.done(event)?;
+//!             keep(&walk.cursor())?; // In a database: in the transaction that has the event's effect.
+//!         }
+//!     }
+//! }
+//! ```
 
 use std::fmt;
 
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::{Event, LIMIT_DEFAULT, Request, oldest_kept};
+use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
 use crate::client::Client;
@@ -19,6 +49,38 @@ pub struct EventWalk {
     client: Client,
     after: i64,
     limit: u32,
+}
+
+/// How far the events of an application are dealt with: what a receiver keeps. With its ClientId, since the numbers of another application or
+/// deployment mean other events, and the server cannot tell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventCursor {
+    /// Whose events.
+    pub client_id: String,
+    /// The last `seq` that was dealt with; 0 before the first event.
+    pub after: i64,
+}
+
+/// Why a walk did not move on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
+#[non_exhaustive]
+pub enum NotMoved {
+    /// What lies before it is not done.
+    #[error("seq {came} is not the next one, which is {next}")]
+    OutOfOrder {
+        /// The `seq` that is next.
+        next: i64,
+        /// The one that was named.
+        came: i64,
+    },
+    /// Where the gap ends is not known, so there is nothing to go on behind.
+    #[error(
+        "the server does not say where the gap that begins with seq {first} ends: ask its operator, and begin a new walk behind it"
+    )]
+    EndlessGap {
+        /// The first `seq` that is missing.
+        first: i64,
+    },
 }
 
 /// Events that are missing, by their numbers.
@@ -74,12 +136,26 @@ impl EventWalk {
         self
     }
 
-    /// The last `seq` that was handed out. Remember it when those events are dealt with, and begin there the next time.
+    /// A walk that goes on where one ended. Refused where the cursor is another application's ([`Error::Usage`]).
+    pub fn resume(client: Client, cursor: &EventCursor) -> Result<Self, Error> {
+        if cursor.client_id != client.client_id() {
+            return Err(Error::Usage("the cursor is of the events of another ClientId".to_owned()));
+        }
+        Ok(Self::new(client, cursor.after))
+    }
+
+    /// The last `seq` that is [done](Self::done).
     pub const fn after(&self) -> i64 {
         self.after
     }
 
-    /// The next events, without a gap; none where nothing has happened since.
+    /// What to keep, to [resume](Self::resume) there.
+    pub fn cursor(&self) -> EventCursor {
+        EventCursor { client_id: self.client.client_id().to_owned(), after: self.after }
+    }
+
+    /// The events behind the last one that is [done](Self::done), without a gap; none where nothing has happened since. It does not move the
+    /// walk: until one of them is done, the same come again.
     pub async fn pull(&mut self) -> Result<Vec<Event>, PullError> {
         let next = self.after.saturating_add(1);
         let mut events = match self.client.events(&Request { after: self.after, limit: self.limit }).await {
@@ -96,19 +172,27 @@ impl EventWalk {
         }
         // What comes behind a gap waits until that was told of.
         events.truncate(in_order);
-        self.after = events.last().map_or(self.after, |last| last.seq);
         Ok(events)
     }
 
-    /// Goes on behind a gap. Whether it could: a gap without an end cannot be stepped over, and one that lies elsewhere is not.
-    pub fn step_over(&mut self, gap: &Gap) -> bool {
-        match gap.last {
-            Some(last) if gap.first == self.after.saturating_add(1) && last >= gap.first => {
-                self.after = last;
-                true
-            }
-            Some(_) | None => false,
+    /// Goes on behind an event that is dealt with. They are done in the order of their `seq`, each once.
+    pub fn done(&mut self, event: &Event) -> Result<(), NotMoved> {
+        self.move_over(event.seq, event.seq)
+    }
+
+    /// Goes on behind a gap. One without an end cannot be stepped over, and one that lies elsewhere is not.
+    pub fn step_over(&mut self, gap: &Gap) -> Result<(), NotMoved> {
+        let last = gap.last.ok_or(NotMoved::EndlessGap { first: gap.first })?;
+        self.move_over(gap.first, last)
+    }
+
+    fn move_over(&mut self, first: i64, last: i64) -> Result<(), NotMoved> {
+        let next = self.after.saturating_add(1);
+        if first != next || last < first {
+            return Err(NotMoved::OutOfOrder { next, came: first });
         }
+        self.after = last;
+        Ok(())
     }
 }
 

@@ -186,6 +186,7 @@ async fn follow(
             if end.is_asked.get() {
                 return Ok(());
             }
+            walk.done(event)?;
         }
         if may_wait_long {
             warn_of_a_wait(client, after, &mut server).await?;

@@ -83,7 +83,10 @@ fn a_clock_that_is_set_between_a_question_and_its_repeat_ends_nothing() {
 
 #[test]
 fn what_stands_in_between_ends_nothing_once_the_service_has_answered() {
-    let unreadable = |http_status, request_id| Error::Unreadable { http_status, why: String::new(), request_id };
+    let unreadable = |http_status, request_id| {
+        let (why, body_begins) = (String::new(), String::new());
+        Error::Unreadable { http_status, why, body_begins, request_id, date_ms: None, retry_after_s: None }
+    };
     let page = |http_status| unreadable(http_status, None);
     for server in [Server::Unknown, Server::HasAnswered] {
         // A balancer that sent the question a second time.
