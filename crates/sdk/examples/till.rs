@@ -18,8 +18,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use countersign_sdk::protocol::code::Code;
 use countersign_sdk::protocol::endpoint::{order_close, order_native, order_query};
-use countersign_sdk::{Client, Decimal, Error, PaymentOrderStatus};
-use tokio::time::sleep;
+use countersign_sdk::{Client, Decimal, Error, Exact, PaymentOrderStatus};
+use tokio::time::{Instant, sleep};
 
 /// How often a call is made before a person has to look.
 const TRIES: u32 = 8;
@@ -32,46 +32,51 @@ async fn main() -> anyhow::Result<ExitCode> {
         [base_url, currency, amount, trade_no] => (base_url, currency, amount, trade_no.clone()),
         _ => bail!("arguments: BASE_URL CURRENCY AMOUNT [MERCHANT_TRADE_NO]"),
     };
+    let amount = Exact::parse(amount).context("AMOUNT is no plain number such as 12.5")?.0;
+    let sale = Sale { trade_no, currency: currency.clone(), amount };
     let client = Client::builder(base_url, environment("COUNTERSIGN_CLIENT_ID")?, environment("COUNTERSIGN_SECRET")?);
     let till = Till { client: client.build()?, patience: Patience::default() };
 
+    let Sale { trade_no, currency, amount } = &sale;
     println!("order {trade_no}: {amount} {currency}");
     let not_known = || format!("what became of {trade_no} is not known: run this again with it as the fourth argument");
-    let made = till.sell(&trade_no, currency, amount).await.with_context(not_known)?;
+    let made = till.sell(&sale).await.with_context(not_known)?;
     // An order that was taken up again may have been paid meanwhile, and nobody shall pay it twice.
-    if PaymentOrderStatus::from(made.order.status.as_str()) == PaymentOrderStatus::Pending {
+    if made.order.status() == PaymentOrderStatus::Pending {
         println!("show the payer this as a QR code: {}\nor send them to: {}", made.qr_content, made.location);
     }
-    let found = till.outcome(&trade_no).await.with_context(not_known)?;
-    println!("{}", verdict(&found));
-    let status = PaymentOrderStatus::from(found.order.status.as_str());
-    Ok(ExitCode::from(exit_code(&status, is_paid_right(&found))))
+    let found = till.outcome(&sale).await.with_context(not_known)?;
+    println!("{}", verdict(&sale, &found));
+    Ok(ExitCode::from(exit_code(&found.order.status(), sale.is_paid_right(&found))))
+}
+
+/// What the till's own record says. A real one is in its database before the first call.
+pub(crate) struct Sale {
+    pub(crate) trade_no: String,
+    pub(crate) currency: String,
+    pub(crate) amount: Decimal,
+}
+
+impl Sale {
+    /// Whether what was paid is what this record asks for. `PAID` alone does not say so.
+    pub(crate) fn is_paid_right(&self, found: &order_query::Response) -> bool {
+        found.is_paid_exactly(&self.currency, self.amount)
+    }
 }
 
 /// What whoever stands at the till is told.
-pub(crate) fn verdict(found: &order_query::Response) -> String {
+pub(crate) fn verdict(sale: &Sale, found: &order_query::Response) -> String {
     let order = &found.order;
-    let status = PaymentOrderStatus::from(order.status.as_str());
+    let status = order.status();
     let paid = found.actual_amount.as_deref().unwrap_or("an unknown amount");
-    let of = format!("{paid} of {} {}", order.order_amount, order.currency);
+    let of = format!("{paid} of {} {}", sale.amount, sale.currency);
     match status {
-        PaymentOrderStatus::Paid if is_paid_right(found) => format!("PAID: {of}"),
+        PaymentOrderStatus::Paid if sale.is_paid_right(found) => format!("PAID: {of}"),
         PaymentOrderStatus::Paid => format!("paid, but {of}: hand nothing out, settle it with the payer"),
         PaymentOrderStatus::Expired | PaymentOrderStatus::Closed => format!("{status}: hand nothing out"),
         // PROCESS: the payer has paid, and it is not confirmed yet. It cannot be closed, and nothing is handed out before it is paid.
-        _ => format!(
-            "{status}: not decided yet. Ask again later, with {} as the fourth argument",
-            order.merchant_trade_no
-        ),
+        _ => format!("{status}: not decided yet. Ask again later, with {} as the fourth argument", sale.trade_no),
     }
-}
-
-/// Whether the amount that was paid is the one that was asked for. `PAID` alone does not say so. They are compared as exact numbers: 12.5 and
-/// 12.50 are the same, and floating point would take others for the same.
-pub(crate) fn is_paid_right(found: &order_query::Response) -> bool {
-    let exact = |text: &str| Decimal::from_str_exact(text).ok();
-    let asked = exact(&found.order.order_amount);
-    asked.is_some() && found.actual_amount.as_deref().and_then(exact) == asked
 }
 
 /// Only what is final is said as such: whoever is told that an order is not paid charges the payer again.
@@ -100,21 +105,29 @@ fn environment(name: &str) -> anyhow::Result<String> {
 /// How long a till waits.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
-    /// How often it looks whether the order is final: the bound of the wait.
+    /// How often it looks whether the order is final, and so how long: the pauses between the looks, and no more than `per_call` on top.
     pub(crate) looks_max: u32,
     /// Between two looks.
     pub(crate) between_looks: Duration,
-    /// Between the first two tries of a call that was not answered; twice as long each time.
+    /// Between the first two tries of a call that was not answered; twice as long each time, or as long as the server asks for.
     pub(crate) between_tries: Duration,
+    /// From the first try of a call to the last one. Whoever is asked to wait beyond that gives up at once.
+    pub(crate) per_call: Duration,
 }
 
 impl Default for Patience {
     /// Five minutes for the payer.
     fn default() -> Self {
-        Self { looks_max: 100, between_looks: Duration::from_secs(3), between_tries: Duration::from_millis(100) }
+        Self {
+            looks_max: 100,
+            between_looks: Duration::from_secs(3),
+            between_tries: Duration::from_millis(100),
+            per_call: Duration::from_secs(60),
+        }
     }
 }
 
+#[derive(Clone)]
 pub(crate) struct Till {
     pub(crate) client: Client,
     pub(crate) patience: Patience,
@@ -122,65 +135,70 @@ pub(crate) struct Till {
 
 impl Till {
     /// Makes the order, or finds the one that was made under this number.
-    pub(crate) async fn sell(
-        &self,
-        trade_no: &str,
-        currency: &str,
-        amount: &str,
-    ) -> anyhow::Result<order_native::Response> {
+    pub(crate) async fn sell(&self, sale: &Sale) -> anyhow::Result<order_native::Response> {
         // What is content of the order is the same in every try. No orderExpireTime: in an hour it expires by itself, if nobody closes it.
-        let ask = order_native::Request::new(trade_no, currency, amount);
-        Ok(self.until_answered(async || self.client.order_native(&ask).await).await?)
+        let ask = order_native::Request::new(&sale.trade_no, sale.amount, &sale.currency);
+        Ok(self.until_answered("to make the order", || self.client.order_native(&ask)).await?)
     }
 
     /// Waits until the order is final; one that is still pending when patience is over is given up. What comes back is final but in two
     /// cases: it was paid and is not confirmed yet, or stands where this program does not know it.
-    pub(crate) async fn outcome(&self, trade_no: &str) -> anyhow::Result<order_query::Response> {
-        for _ in 1..self.patience.looks_max {
-            match self.look(trade_no).await {
-                Ok(found) if PaymentOrderStatus::from(found.order.status.as_str()).is_final() => return Ok(found),
+    pub(crate) async fn outcome(&self, sale: &Sale) -> anyhow::Result<order_query::Response> {
+        let Patience { looks_max, between_looks, per_call, .. } = self.patience;
+        let end = Instant::now() + between_looks * looks_max + per_call;
+        for _ in 1..looks_max {
+            match self.look(sale).await {
+                Ok(found) if found.order.status().is_final() => return Ok(found),
                 Ok(_) => {}
                 // Nobody answers for a while: the payer has the code all the same, so this looks on.
-                Err(error) if is_temporary(&error) => {}
+                Err(error) if error.is_temporary() => {}
                 Err(error) => return Err(error.into()),
             }
-            sleep(self.patience.between_looks).await;
+            if Instant::now() >= end {
+                break;
+            }
+            sleep(between_looks).await;
         }
-        let found = self.look(trade_no).await?;
-        if PaymentOrderStatus::from(found.order.status.as_str()) != PaymentOrderStatus::Pending {
+        let found = self.look(sale).await?;
+        if found.order.status() != PaymentOrderStatus::Pending {
             return Ok(found);
         }
-        let name = order_close::Request::trade_no(trade_no);
-        match self.until_answered(async || self.client.order_close(&name).await).await {
+        let name = order_close::Request::trade_no(&sale.trade_no);
+        match self.until_answered("to close the order", || self.client.order_close(&name)).await {
             Ok(_) => {}
             // The payer, or the end of its time, was faster: the look below says which.
             Err(error) if error.code() == Some(Code::InvalidOrderStatus) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(self.look(trade_no).await?)
+        Ok(self.look(sale).await?)
     }
 
-    async fn look(&self, trade_no: &str) -> Result<order_query::Response, Error> {
-        let name = order_query::Request::trade_no(trade_no);
-        self.until_answered(async || self.client.order_query(&name).await).await
+    async fn look(&self, sale: &Sale) -> Result<order_query::Response, Error> {
+        let name = order_query::Request::trade_no(&sale.trade_no);
+        self.until_answered("to look for the order", || self.client.order_query(&name)).await
     }
 
-    /// One call, again and again until somebody has answered it. Only for calls that may be done twice, as all of a till's.
-    async fn until_answered<T>(&self, call: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+    /// One call, again and again until somebody has answered it, or patience is over. Only for calls that may be done twice, as all of a till's: not for
+    /// `rule_upgrade`. Not an `AsyncFn`: of its futures nobody can say that they may be sent, as `tokio::spawn` wants.
+    async fn until_answered<T, F>(&self, what: &str, call: impl Fn() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let end = Instant::now() + self.patience.per_call;
         let mut pause = self.patience.between_tries;
-        for _ in 1..TRIES {
-            match call().await {
-                Err(error) if is_temporary(&error) => sleep(pause.max(error.retry_after().unwrap_or_default())).await,
+        for tried in 1..TRIES {
+            let error = match call().await {
+                Err(error) if error.is_temporary() => error,
                 answered => return answered,
+            };
+            let wait = pause.max(error.retry_after().unwrap_or_default());
+            if Instant::now() + wait > end {
+                return Err(error);
             }
+            eprintln!("{what}: try {tried} failed, the next one is in {} ms: {error}", wait.as_millis());
+            sleep(wait).await;
             pause *= 2;
         }
         call().await
     }
-}
-
-/// Whether the same call may be answered later. All other refusals are our mistake: to repeat them would not help.
-fn is_temporary(error: &Error) -> bool {
-    let says_so = matches!(error.code(), Some(Code::RateLimited | Code::ServiceUnavailable));
-    says_so || error.may_have_been_done() || matches!(error, Error::Transport(_))
 }

@@ -1,9 +1,11 @@
 //! What a merchant's receiver needs: a verifier of callbacks, and the two answers to them.
 
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use countersign_protocol::callback::{self, CallbackBody};
-use countersign_protocol::headers::{HeaderNames, PrefixRefused, Prefixes, read_timestamp};
+use countersign_protocol::headers::{HeaderNames, Prefixes, read_timestamp};
 use countersign_protocol::replay::{WINDOW_NONCES_MAX, Window, WindowRefused};
 use countersign_protocol::signing::SigningKey;
 use serde::de::DeserializeOwned;
@@ -12,10 +14,25 @@ use thiserror::Error;
 
 use crate::ambient;
 use crate::client::HEADER_PREFIX_DEFAULT;
-use crate::secret::{EmptySecret, key};
+use crate::error::Error as CallError;
+use crate::identity;
+use crate::secret::{Secret, SecretRefused};
 
-/// A genuine callback. The same event may come more than once, so be idempotent by what the signed body says: the same `biz_type`, `biz_id`
-/// and `biz_status` never have their effect twice. Source: docs/PROTOCOL.md, "Repeats and order".
+/// A genuine callback: the service has sent it. That does not say that an order is paid.
+///
+/// The same event may come more than once, and two events may say the same. So:
+///
+/// - **Of a payment order** ([`EventData::PaymentOrder`](crate::EventData::PaymentOrder)) keep nothing of what callbacks said. Query the order on
+///   every one of them, a repeat too (`order_query`, by its `prepayId`, which is `biz_id`). Deliver where the query says `PAID` and currency and
+///   amount are those of your own record of the sale
+///   ([`is_paid_exactly`](crate::protocol::endpoint::order_query::Response::is_paid_exactly)), once for each `prepayId`: in one transaction that
+///   marks the sale as delivered and does so only where it was not. Whoever goes by `biz_status` instead may deliver what was not paid, or take the
+///   news that an order is paid for a repeat of an event that the platform emitted by hand.
+/// - **Of any other kind** know repeats by what the signed body says: the same `biz_type`, `biz_id` and `biz_status` never have their effect twice.
+///   Keep the three in a table where they are unique together, with `data`, and write them in the transaction that has the effect. Where the three
+///   come with other data, a person has to look.
+///
+/// Source: docs/PROTOCOL.md, "Repeats and order".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callback {
     /// The server's name for the event, the same on every attempt: for logs, and for questions to the operator. Not covered by the
@@ -35,8 +52,11 @@ pub struct Callback {
     pub biz_id: String,
     /// What became of it.
     pub biz_status: String,
-    /// The application it is meant for.
+    /// The application it is meant for: one that the verifier knows, and whose secret signed it.
     pub client_id: String,
+    /// Which of that application's secrets signed it: 0 is the first, in the order in which they were given. Where it carries two signatures, the one
+    /// that the server has chosen, if its secret is known. Once only the new one has signed for a while, the old one can go.
+    pub secret_index: usize,
     /// Business data, a JSON text; its structure depends on `biz_type`. See [`Callback::event_data`] for what the service writes by itself,
     /// [`Callback::data_as`] for the rest.
     pub data: String,
@@ -60,12 +80,15 @@ pub enum CallbackRefused {
     /// Malformed, too old, not a callback, or not signed with one of the secrets: see the cause.
     #[error(transparent)]
     NotGenuine(#[from] callback::CallbackRefused),
-    /// This very request was received before, or so long ago that this cannot be known.
-    #[error(transparent)]
-    NotNew(#[from] WindowRefused),
     /// Signed right, but the body is not a callback's.
     #[error("the body is not a callback: {0}")]
     Unreadable(String),
+    /// Signed with the secret of one application, and meant for another one by what it says.
+    #[error("the callback says that it is for another ClientId than the one whose secret signed it")]
+    OtherClient,
+    /// This very request was received before, or so long ago that this cannot be known.
+    #[error(transparent)]
+    NotNew(#[from] WindowRefused),
 }
 
 impl CallbackRefused {
@@ -74,63 +97,186 @@ impl CallbackRefused {
     pub const fn http_status(&self) -> u16 {
         match self {
             Self::NotNew(WindowRefused::Full) => 503,
-            Self::MissingHeader(_) | Self::NotGenuine(_) | Self::NotNew(_) | Self::Unreadable(_) => 401,
+            Self::MissingHeader(_)
+            | Self::NotGenuine(_)
+            | Self::Unreadable(_)
+            | Self::OtherClient
+            | Self::NotNew(_) => 401,
         }
     }
 }
 
-/// Verifies callbacks: signature, age, and that each request is taken once. Share one between all tasks of the receiver.
+/// Verifies callbacks: signature, age, that each is for the application whose secret signed it, and that each request is taken once. Share one between
+/// all tasks of the receiver, and for its whole life: [`set_secrets`](Self::set_secrets) changes secrets without forgetting what has come.
 ///
 /// What was taken is remembered in memory only. A captured callback that is brought to another process, or to this one after a new start, is taken
-/// once more there while its timestamp is acceptable, under whatever event id its sender likes: that header is not signed. So a receiver of several
-/// processes shares each [`Callback::nonce`]. It puts the nonce into a table where nonces are unique, refuses a callback whose nonce is there
-/// already, and keeps the nonce until [`Callback::sent_ms`] plus the tolerance: up to twice the tolerance after the callback came, since a callback
-/// may be stamped ahead. The table stops a captured request. The server's own repeats are signed anew, and known by what they say: see [`Callback`].
+/// once more there while its timestamp is acceptable, under whatever event id its sender likes: that header is not signed.
+///
+/// - A receiver of one process can refuse what was sent before it started: [`refuse_sent_before`](Self::refuse_sent_before).
+/// - A receiver of several processes shares each [`Callback::nonce`]. It puts the nonce into a table where nonces are unique, refuses a callback whose
+///   nonce is there already, and keeps the nonce until [`Callback::sent_ms`] plus the tolerance: up to twice the tolerance after the callback came,
+///   since a callback may be stamped ahead.
+///
+/// Either stops a captured request. The server's own repeats are signed anew: see [`Callback`].
 ///
 /// The memory has a bound, [`CallbackVerifier::nonces_max`]. Where it is full, callbacks are refused ([`WindowRefused::Full`])
 /// until the oldest of it is too old to be acceptable: to forget one earlier would let it be taken twice.
-#[derive(Debug)]
 pub struct CallbackVerifier {
-    keys: Vec<SigningKey>,
+    applications: RwLock<Vec<Application>>,
     names: HeaderNames,
+    now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
     tolerance_ms: i64,
+    refused_before_ms: i64,
     nonces_max: usize,
     window: Mutex<Window>,
 }
 
+/// Whose callbacks are taken, and by which secrets.
+struct Application {
+    client_id: String,
+    keys: Vec<SigningKey>,
+}
+
+/// What a signature is made of, as it came.
+#[derive(Clone, Copy)]
+struct Signed<'a> {
+    timestamp: &'a str,
+    nonce: &'a str,
+    body: &'a [u8],
+    now_ms: i64,
+    tolerance_ms: i64,
+}
+
+/// A place in the list of applications, and in the list of its secrets.
+type Place = (usize, usize);
+
+impl Signed<'_> {
+    /// The places of the secrets that one signature fits. Where it fits none, why it does not fit the first.
+    fn fitting(self, applications: &[Application], signature: &str) -> Result<Vec<Place>, callback::CallbackRefused> {
+        let Self { timestamp, nonce, body, now_ms, tolerance_ms } = self;
+        let (mut fitting, mut refused) = (Vec::new(), None);
+        for (a, application) in applications.iter().enumerate() {
+            for (k, key) in application.keys.iter().enumerate() {
+                match callback::verify(key, timestamp, nonce, body, signature, now_ms, tolerance_ms) {
+                    Ok(()) => fitting.push((a, k)),
+                    Err(why) => _ = refused.get_or_insert(why),
+                }
+            }
+        }
+        if fitting.is_empty() { Err(refused.expect("a verifier has a secret")) } else { Ok(fitting) }
+    }
+}
+
+impl fmt::Debug for CallbackVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let applications = self.applications.read().unwrap_or_else(PoisonError::into_inner);
+        let client_ids: Vec<_> = applications.iter().map(|a| (&a.client_id, a.keys.len())).collect();
+        f.debug_struct("CallbackVerifier")
+            .field("secrets_of", &client_ids)
+            .field("tolerance_ms", &self.tolerance_ms)
+            .field("nonces_max", &self.nonces_max)
+            .finish_non_exhaustive()
+    }
+}
+
+fn application<S>(client_id: &str, secrets: impl IntoIterator<Item = S>) -> Result<Application, CallError>
+where
+    S: TryInto<Secret>,
+    SecretRefused: From<S::Error>,
+{
+    identity::check_client_id(client_id)?;
+    let key = |secret: S| secret.try_into().map(Secret::into_key).map_err(|e| CallError::from(SecretRefused::from(e)));
+    let keys: Vec<_> = secrets.into_iter().map(key).collect::<Result<_, _>>()?;
+    if keys.is_empty() {
+        return Err(CallError::Usage("an application needs a secret to verify its callbacks with".to_owned()));
+    }
+    Ok(Application { client_id: client_id.to_owned(), keys })
+}
+
 impl CallbackVerifier {
-    /// A verifier for callbacks signed with this secret, at most five minutes away from the present.
-    /// The secret's text is wiped as soon as its key is made. An empty one is refused: anybody can sign with it.
-    pub fn new(secret: impl Into<String>) -> Result<Self, EmptySecret> {
+    /// A verifier for callbacks of this application, signed with this secret, at most five minutes away from the present.
+    /// What cannot be a ClientId or a [`Secret`] is refused ([`Error::Usage`](crate::Error::Usage)); an empty secret most of all, with which anybody can sign.
+    pub fn new<S>(client_id: impl AsRef<str>, secret: S) -> Result<Self, CallError>
+    where
+        S: TryInto<Secret>,
+        SecretRefused: From<S::Error>,
+    {
         let tolerance_ms = callback::RECOMMENDED_TOLERANCE_MS;
         let prefixes = Prefixes::new(&[HEADER_PREFIX_DEFAULT.to_owned()]).expect("the default prefix is a good one");
         Ok(Self {
-            keys: vec![key(secret)?],
+            applications: RwLock::new(vec![application(client_id.as_ref(), [secret])?]),
             names: prefixes.first().clone(),
+            now_ms: Arc::new(ambient::wall_ms),
             tolerance_ms,
+            refused_before_ms: i64::MIN,
             nonces_max: WINDOW_NONCES_MAX,
             window: Mutex::new(Window::new(tolerance_ms, WINDOW_NONCES_MAX)),
         })
     }
 
-    /// Takes callbacks signed with this secret too: the other one of a rotation. An empty one is refused here as well: where
-    /// no secret is being replaced, do not call this.
-    pub fn also(mut self, secret: impl Into<String>) -> Result<Self, EmptySecret> {
-        self.keys.push(key(secret)?);
-        Ok(self)
+    /// Takes callbacks of this application signed with these secrets, and with no others from now on: the new and the old one while a secret is
+    /// rotated, in this order, and the new one alone afterwards. Adds the application where it is not known yet: one URL may serve several.
+    /// What has come is still remembered, so do this rather than make a new verifier. Refused, and then nothing has changed, where there is no
+    /// secret, or one that can be none: while no secret is being replaced, leave the old one out.
+    pub fn set_secrets<S>(
+        &self,
+        client_id: impl AsRef<str>,
+        secrets: impl IntoIterator<Item = S>,
+    ) -> Result<(), CallError>
+    where
+        S: TryInto<Secret>,
+        SecretRefused: From<S::Error>,
+    {
+        let new = application(client_id.as_ref(), secrets)?;
+        let mut applications = self.applications.write().unwrap_or_else(PoisonError::into_inner);
+        match applications.iter_mut().find(|known| known.client_id == new.client_id) {
+            Some(known) => *known = new,
+            None => applications.push(new),
+        }
+        Ok(())
     }
 
     /// What header names begin with, where the deployment says otherwise than `X-Service-`.
-    pub fn header_prefix(mut self, prefix: impl Into<String>) -> Result<Self, PrefixRefused> {
-        self.names = Prefixes::new(&[prefix.into()])?.first().clone();
+    pub fn header_prefix(mut self, prefix: impl Into<String>) -> Result<Self, CallError> {
+        let prefixes = Prefixes::new(&[prefix.into()]).map_err(|e| CallError::Usage(e.to_string()))?;
+        self.names = prefixes.first().clone();
         Ok(self)
     }
 
-    /// How far a callback's timestamp may be from the present, in ms. Forgets what was received so far.
+    /// How far a callback's timestamp may be from the present: five minutes unless set. Forgets what was received so far.
     #[must_use]
-    pub fn tolerance_ms(mut self, tolerance_ms: i64) -> Self {
-        self.tolerance_ms = tolerance_ms;
-        self.window = Mutex::new(Window::new(tolerance_ms, self.nonces_max));
+    pub fn tolerance(mut self, tolerance: Duration) -> Self {
+        self.tolerance_ms = i64::try_from(tolerance.as_millis()).unwrap_or(i64::MAX);
+        self.window = Mutex::new(Window::new(self.tolerance_ms, self.nonces_max));
+        self
+    }
+
+    /// Where the present of [`verify_now`](Self::verify_now) comes from, in Unix milliseconds: this machine's clock unless set. On a machine whose clock
+    /// may be wrong let it be the server's, as a [`Client`](crate::Client) has learned it, or every callback is refused as too old:
+    ///
+    /// ```
+    /// # use countersign_sdk::{CallbackVerifier, Client, Error};
+    /// # async fn example(client: &Client, secret: &str) -> Result<CallbackVerifier, Error> {
+    /// client.learn_clock().await?;
+    /// let learned = client.clone();
+    /// Ok(CallbackVerifier::new(client.client_id(), secret)?.clock(move || learned.server_now_ms()))
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn clock(mut self, now_ms: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        self.now_ms = Arc::new(now_ms);
+        self
+    }
+
+    /// Refuses what was sent before this instant, in Unix milliseconds, as too old to know whether it was received before
+    /// ([`WindowRefused::TooOld`]): set to the present at each start, it keeps out what somebody captured before it, of which this process knows
+    /// nothing. Where the server's clock may be ahead of the verifier's, add by how much, since that is what it may have stamped.
+    ///
+    /// It costs the attempts that are under way while the process starts: they are refused, and the server sends those events again, stamped afresh, 5
+    /// seconds later by the usual schedule. Where the server's clock is behind the verifier's, the same goes for what it sends until then.
+    #[must_use]
+    pub fn refuse_sent_before(mut self, instant_ms: i64) -> Self {
+        self.refused_before_ms = instant_ms;
         self
     }
 
@@ -152,7 +298,7 @@ impl CallbackVerifier {
         header: impl Fn(&str) -> Option<&'h str>,
         body: &[u8],
     ) -> Result<Callback, CallbackRefused> {
-        self.verify(header, body, ambient::wall_ms())
+        self.verify(header, body, (self.now_ms)())
     }
 
     /// Verifies one request at `now_ms`, in Unix milliseconds. `header` gives a header's value by its name in lower case;
@@ -169,20 +315,14 @@ impl CallbackVerifier {
         let (signature, event_id) = (needed(&names.signature)?, needed(&names.event_id)?);
         let attempt = needed(&names.attempt)?;
 
-        // While a secret is rotated, a second header carries the signature of the other live one.
-        let first = self.verify_signature(timestamp, nonce, body, signature, now_ms);
-        if let Err(refused) = first {
-            let next =
-                header(&names.signature_next).map(|next| self.verify_signature(timestamp, nonce, body, next, now_ms));
-            if next.is_none_or(|next| next.is_err()) {
-                return Err(refused.into());
-            }
-        }
+        let signed = Signed { timestamp, nonce, body, now_ms, tolerance_ms: self.tolerance_ms };
+        let (body, secret_index) = self.read(signed, signature, header(&names.signature_next))?;
         let (_, sent_ms) = read_timestamp(timestamp.as_bytes()).ok_or(callback::CallbackRefused::TimestampMalformed)?;
-        let body: CallbackBody =
-            serde_json::from_slice(body).map_err(|e| CallbackRefused::Unreadable(e.to_string()))?;
         let attempt =
             attempt.parse().map_err(|_| CallbackRefused::Unreadable(format!("{} is no number", names.attempt)))?;
+        if sent_ms < self.refused_before_ms {
+            return Err(WindowRefused::TooOld.into());
+        }
         self.window.lock().unwrap_or_else(PoisonError::into_inner).admit(nonce, sent_ms, now_ms)?;
         Ok(Callback {
             event_id: event_id.to_owned(),
@@ -194,23 +334,32 @@ impl CallbackVerifier {
             biz_id: body.biz_id,
             biz_status: body.biz_status,
             client_id: body.client_id,
+            secret_index,
             data: body.data,
         })
     }
 
-    /// One signature against every secret; of several refusals, the first.
-    fn verify_signature(
+    /// The body, once a secret of the application that it names is found to have signed it, and which one.
+    fn read(
         &self,
-        timestamp: &str,
-        nonce: &str,
-        body: &[u8],
+        signed: Signed<'_>,
         signature: &str,
-        now_ms: i64,
-    ) -> Result<(), callback::CallbackRefused> {
-        let verify = |key| callback::verify(key, timestamp, nonce, body, signature, now_ms, self.tolerance_ms);
-        let mut outcomes = self.keys.iter().map(verify);
-        let first = outcomes.next().expect("a verifier has at least one secret");
-        if first.is_ok() || outcomes.any(|outcome| outcome.is_ok()) { Ok(()) } else { first }
+        next: Option<&str>,
+    ) -> Result<(CallbackBody, usize), CallbackRefused> {
+        let applications = self.applications.read().unwrap_or_else(PoisonError::into_inner);
+        // While a secret is rotated, a second header carries the signature of the other live one.
+        let by_next = |refused| match next.map(|next| signed.fitting(&applications, next)) {
+            Some(Ok(fitting)) => Ok(fitting),
+            Some(Err(_)) | None => Err(refused),
+        };
+        let fitting = signed.fitting(&applications, signature).or_else(by_next)?;
+        let body: CallbackBody =
+            serde_json::from_slice(signed.body).map_err(|e| CallbackRefused::Unreadable(e.to_string()))?;
+        let is_its = |(a, _): &&Place| applications.get(*a).is_some_and(|found| found.client_id == body.client_id);
+        match fitting.iter().find(is_its) {
+            Some((_, secret_index)) => Ok((body, *secret_index)),
+            None => Err(CallbackRefused::OtherClient),
+        }
     }
 }
 

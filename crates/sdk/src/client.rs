@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use countersign_protocol::code::Code;
@@ -17,19 +17,21 @@ use crate::ambient::Ambient;
 use crate::answer::{Answer, transport};
 use crate::error::Error;
 use crate::identity;
-use crate::secret::{self, EmptySecret};
+use crate::secret::{Secret, SecretRefused};
 use crate::tls::{self, Roots};
 
 /// The prefix of header names unless another is chosen.
 pub const HEADER_PREFIX_DEFAULT: &str = "X-Service-";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// The server closes a connection on which nothing was asked for 30 s: one that is taken up at that moment would lose its request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// How a client is set up; see [`Client::builder`].
 pub struct ClientBuilder {
     base_url: String,
     client_id: String,
-    key: Result<SigningKey, EmptySecret>,
+    secret: Result<Secret, SecretRefused>,
     merchant_id: Option<String>,
     on_behalf_of: Option<String>,
     header_prefix: String,
@@ -40,10 +42,10 @@ pub struct ClientBuilder {
 }
 
 impl fmt::Debug for ClientBuilder {
-    /// Without what may carry a password: key, base URL, proxy.
+    /// Without what may carry a password: key, base URL, proxy, and what stands in the ClientId's place and is none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientBuilder")
-            .field("client_id", &self.client_id)
+            .field("client_id", &identity::check_client_id(&self.client_id).is_ok().then_some(&self.client_id))
             .field("merchant_id", &self.merchant_id)
             .field("on_behalf_of", &self.on_behalf_of)
             .field("header_prefix", &self.header_prefix)
@@ -81,14 +83,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Trusts these certificates (PEM) and no others, instead of the machine's own list.
+    /// Trusts these certificates (PEM) and no others, instead of the machine's own list, which the environment can name: `SSL_CERT_FILE`, `SSL_CERT_DIR`.
     #[must_use]
     pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.roots = Roots::Only(pem.into());
         self
     }
 
-    /// Goes through this proxy. Without it no proxy is used, whatever the environment says.
+    /// Goes through this proxy, to a base URL that is https. Without it no proxy is used, whatever the environment says.
     #[must_use]
     pub fn proxy(mut self, url: impl Into<String>) -> Self {
         self.proxy = Some(url.into());
@@ -109,23 +111,28 @@ impl ClientBuilder {
         self
     }
 
-    /// The client. Refuses a base URL that is not https, but for the machine's own addresses; an empty secret; and a ClientId, MerchantId
-    /// or On-Behalf-Of that is empty or that no header can hold. Nothing is trimmed, since what is around a secret may be a part of
-    /// it: cut off yourself the line feed that a file ends with.
+    /// The client. Refuses a base URL that is not https, but for the machine's own addresses; what can be no [`Secret`]; a ClientId that is a
+    /// secret; and a ClientId, MerchantId or On-Behalf-Of that is empty or that no header can hold. Nothing is trimmed: cut off yourself the
+    /// line feed that a file ends with.
     pub fn build(self) -> Result<Client, Error> {
         let base_url = base_url(&self.base_url)?;
         identity::check_client_id(&self.client_id)?;
         self.merchant_id.as_deref().map_or(Ok(()), identity::check_merchant_id)?;
         self.on_behalf_of.as_deref().map_or(Ok(()), identity::check_on_behalf_of)?;
-        let key = self.key.map_err(|e| Error::Usage(e.to_string()))?;
+        let key = RwLock::new(self.secret?.into_key());
         let prefixes =
             Prefixes::new(std::slice::from_ref(&self.header_prefix)).map_err(|e| Error::Usage(e.to_string()))?;
+        if self.proxy.is_some() && base_url.scheme() != "https" {
+            let why = "a proxy needs a base URL that begins with https://: it would read all that is sent in the clear";
+            return Err(Error::Usage(why.to_owned()));
+        }
         let roots = if base_url.scheme() == "https" { self.roots } else { Roots::None };
         let mut http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls::config(&roots)?)
             .redirect(reqwest::redirect::Policy::none())
             .retry(reqwest::retry::never()) // The same bytes again would be a replay.
             .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .timeout(self.timeout)
             .user_agent(concat!("countersign-sdk/", env!("CARGO_PKG_VERSION")))
             .no_proxy();
@@ -174,7 +181,7 @@ struct Shared {
     http: reqwest::Client,
     base_url: Url,
     client_id: String,
-    key: SigningKey,
+    key: RwLock<SigningKey>,
     names: HeaderNames,
     ambient: Ambient,
     /// Server's clock minus ours, as far as we know.
@@ -208,15 +215,15 @@ fn is_timestamp(ms: i64) -> bool {
 impl Client {
     /// A client of the application `client_id` at `base_url`. The secret's text is wiped as soon as its key is made; what is wrong
     /// with one of the three, [`ClientBuilder::build`] says.
-    pub fn builder(
-        base_url: impl Into<String>,
-        client_id: impl Into<String>,
-        secret: impl Into<String>,
-    ) -> ClientBuilder {
+    pub fn builder<S>(base_url: impl Into<String>, client_id: impl Into<String>, secret: S) -> ClientBuilder
+    where
+        S: TryInto<Secret>,
+        SecretRefused: From<S::Error>,
+    {
         ClientBuilder {
             base_url: base_url.into(),
             client_id: client_id.into(),
-            key: secret::key(secret),
+            secret: secret.try_into().map_err(SecretRefused::from),
             merchant_id: None,
             on_behalf_of: None,
             header_prefix: HEADER_PREFIX_DEFAULT.to_owned(),
@@ -244,15 +251,40 @@ impl Client {
         self.on_behalf_of.as_deref()
     }
 
-    /// The server's clock minus ours in ms, as far as it was learned; 0 until a timestamp was refused.
+    /// Signs with this secret from now on: after a rotation, while calls are made. Clones have it, too. Refused, and then nothing has changed, where
+    /// it can be no [`Secret`].
+    pub fn set_secret<S>(&self, secret: S) -> Result<(), Error>
+    where
+        S: TryInto<Secret>,
+        SecretRefused: From<S::Error>,
+    {
+        let secret = secret.try_into().map_err(SecretRefused::from)?;
+        *self.shared.key.write().unwrap_or_else(PoisonError::into_inner) = secret.into_key();
+        Ok(())
+    }
+
+    /// The server's clock minus ours in ms, as far as it was learned; 0 until a timestamp was refused. One of more than some seconds
+    /// deserves an alarm: this machine's clock is wrong, and what else goes by it, too.
     pub fn clock_offset_ms(&self) -> i64 {
         self.shared.offset_ms.load(Ordering::Relaxed)
+    }
+
+    /// Asks for the server's time, and goes by it from then on, as clones do; says by how many ms it is ahead of ours. A call does so by itself where its
+    /// timestamp is refused, but a verifier that goes by [`server_now_ms`](Self::server_now_ms) needs it before the first call. [`Error::Usage`] where
+    /// the time that was told has not 13 digits.
+    pub async fn learn_clock(&self) -> Result<i64, Error> {
+        let (server_ms, ours_ms) = self.ask_time().await?;
+        if !is_timestamp(server_ms) {
+            return Err(Error::Usage(format!("the server says that it is {server_ms}, which is no time")));
+        }
+        self.shared.offset_ms.store(server_ms.saturating_sub(ours_ms), Ordering::Relaxed);
+        Ok(self.clock_offset_ms())
     }
 
     /// One signed call of any method and path, such as `("GET", "/v1/pay/convert/order?orderId=1", b"")`; the answer as it came,
     /// refusals too. If the timestamp is refused, the server's clock is asked and the call repeated once.
     pub async fn call(&self, method: &str, path_and_query: &str, body: &[u8]) -> Result<Answer, Error> {
-        let stamp_ms = self.server_ms();
+        let stamp_ms = self.server_now_ms();
         let first = self.send(method, path_and_query, body, Signed::At(stamp_ms)).await?;
         let code = first.code();
         // INVALID_PARAMETER: the clock, or the offset that was learned, is so wrong that the stamp was no timestamp. Only the server's time puts that
@@ -265,7 +297,7 @@ impl Client {
         let refused_at_ms = (self.shared.ambient.now_ms)();
         // Refused before anything was done: to repeat it, with another nonce, is safe.
         if self.learn_offset(&first, refused_at_ms).await {
-            self.send(method, path_and_query, body, Signed::At(self.server_ms())).await
+            self.send(method, path_and_query, body, Signed::At(self.server_now_ms())).await
         } else {
             Ok(first)
         }
@@ -276,20 +308,16 @@ impl Client {
         self.send(method, path_and_query, b"", Signed::No).await
     }
 
-    /// The server's time, as far as we know.
-    fn server_ms(&self) -> i64 {
+    /// The server's time in Unix milliseconds, as far as it was learned: this machine's until a timestamp was refused. For a
+    /// [`CallbackVerifier`](crate::CallbackVerifier::clock) on a machine whose clock may be wrong.
+    pub fn server_now_ms(&self) -> i64 {
         (self.shared.ambient.now_ms)().saturating_add(self.clock_offset_ms())
     }
 
     /// Asks for the server's time; where that fails, the date of the refusal must do. Whether anything was learned: a time that no
     /// timestamp can say is not, or all clones would send it from then on.
     async fn learn_offset(&self, refused: &Answer, refused_at_ms: i64) -> bool {
-        let now_ms = || (self.shared.ambient.now_ms)();
-        let before = now_ms();
-        let asked = self.call_unsigned(endpoint::time::METHOD, endpoint::time::PATH).await;
-        let middle = before.saturating_add(now_ms().saturating_sub(before) / 2);
-        let told = asked.and_then(|answer| answer.data::<endpoint::time::Response>());
-        let told = told.ok().map(|time| (time.server_time, middle));
+        let told = self.ask_time().await.ok();
         // A date is cut to its second: take the middle. It is of when the refusal came, however long the question went unanswered.
         let date = refused.date_ms.map(|at| (at.saturating_add(500), refused_at_ms));
         let found = told.into_iter().chain(date).find(|(server_ms, _)| is_timestamp(*server_ms));
@@ -297,6 +325,15 @@ impl Client {
             self.shared.offset_ms.store(server_ms.saturating_sub(ours_ms), Ordering::Relaxed);
         }
         found.is_some()
+    }
+
+    /// The server's time, and ours in the middle of the question.
+    async fn ask_time(&self) -> Result<(i64, i64), Error> {
+        let now_ms = || (self.shared.ambient.now_ms)();
+        let before = now_ms();
+        let asked = self.call_unsigned(endpoint::time::METHOD, endpoint::time::PATH).await;
+        let middle = before.saturating_add(now_ms().saturating_sub(before) / 2);
+        Ok((asked?.data::<endpoint::time::Response>()?.server_time, middle))
     }
 
     async fn send(&self, method: &str, path_and_query: &str, body: &[u8], signed: Signed) -> Result<Answer, Error> {
@@ -311,7 +348,7 @@ impl Client {
             request = request.body(body.to_vec());
         }
         let response = request.send().await.map_err(transport)?;
-        Answer::read(response, &names.request_id, self.server_ms()).await
+        Answer::read(response, &names.request_id, self.server_now_ms()).await
     }
 
     fn sign(
@@ -322,7 +359,8 @@ impl Client {
     ) -> Result<reqwest::RequestBuilder, Error> {
         let Shared { key, names, ambient, client_id, .. } = &*self.shared;
         let (timestamp, nonce) = (now_ms.to_string(), format!("{:032x}", (ambient.bits128)()));
-        let signature = encode_signature(&key.sign(&timestamp, &nonce, body), Encoding::Hex);
+        let signed = key.read().unwrap_or_else(PoisonError::into_inner).sign(&timestamp, &nonce, body);
+        let signature = encode_signature(&signed, Encoding::Hex);
         let mut request = request
             .header(&names.client_id, client_id)
             .header(&names.timestamp, timestamp)

@@ -126,7 +126,8 @@ impl Error {
         }
     }
 
-    /// Whether a call that changes something may have changed it all the same: query before you repeat it.
+    /// Whether a call that changes something may have changed it all the same. All but one operation can simply be repeated then, and the answer says
+    /// what is so; after `rule_upgrade` find out first, since a repeat adds another version: see [`Error::advice`].
     /// A refusal means that nothing was done, but for an internal error of the server, and for a nonce that was used before:
     /// this client uses none twice, so something on the way has sent the request twice, and the first copy may have been done.
     /// It is true of every answer that cannot be read, whatever its status: nobody knows what a gateway had sent on before it gave up.
@@ -139,4 +140,43 @@ impl Error {
             Self::Unreadable { .. } => true,
         }
     }
+
+    /// What to do now, by the table "What may be repeated" of docs/PROTOCOL.md.
+    pub fn advice(&self) -> Advice {
+        match self {
+            _ if self.may_have_been_done() => Advice::RepeatOrFindOut,
+            Self::Transport(_)
+            | Self::Refused { code: Code::RateLimited | Code::ServiceUnavailable, .. }
+            | Self::RefusedNewly { http_status: 429, .. } => Advice::RepeatLater,
+            Self::Refused { code: Code::TimestampOutOfRange, .. } => Advice::SetClock,
+            Self::Usage(_) | Self::Refused { .. } | Self::RefusedNewly { .. } | Self::Unreadable { .. } => {
+                Advice::Change
+            }
+        }
+    }
+
+    /// Whether the same call may be answered later: nothing was done and the service is busy or not to be reached, or the answer was lost. Wait for
+    /// [`retry_after`](Self::retry_after), or for a moment, and repeat; but not `rule_upgrade`, if it [may have been done](Self::may_have_been_done).
+    pub fn is_temporary(&self) -> bool {
+        match self.advice() {
+            Advice::RepeatLater | Advice::RepeatOrFindOut => true,
+            Advice::SetClock | Advice::Change => false,
+        }
+    }
+}
+
+/// What to do after a call that did not give its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Advice {
+    /// Nothing was done. Repeat it after [`Error::retry_after`], or after a moment.
+    RepeatLater,
+    /// It may have been done. Repeat it until it is answered: a read changes nothing, and what makes or closes an order, converts, or makes a first rule
+    /// is done once, however often it is asked for with the same content. After `rule_upgrade` alone find out first, by `rule_list`.
+    RepeatOrFindOut,
+    /// Nothing was done. The client has set its clock by the server's and asked once more already; the sentence of the refusal may name an instant to
+    /// wait for, as after a restore.
+    SetClock,
+    /// Nothing was done, and the same again does not help: change what the sentence says.
+    Change,
 }

@@ -6,8 +6,7 @@
 //! Source: docs/PROTOCOL.md, "POST /v1/pay/order" for payment orders, "Callbacks" for the rest. What these may gain later is ignored or kept:
 //! fields that are not known are left out, and a word of a status that is not known is [`PaymentOrderStatus::Other`].
 
-use std::fmt;
-
+pub use countersign_protocol::endpoint::payment_order::Status as PaymentOrderStatus;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +23,7 @@ pub const TEST: &str = "CALLBACK_TEST";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventData {
-    /// A payment order has moved.
+    /// A payment order has moved, as is claimed: query it before you deliver.
     PaymentOrder(PaymentOrderData),
     /// An operator looks whether callbacks are taken. Nothing has happened, and its data is empty.
     Test,
@@ -53,7 +52,8 @@ impl Callback {
     }
 }
 
-/// A payment order as it has become. Source: docs/PROTOCOL.md, "POST /v1/pay/order".
+/// What a callback, or an event that was pulled, claims of a payment order. It is no proof that anything was paid: the platform may emit such an event
+/// by hand, whatever the order is. Query the order: see [`Callback`]. Source: docs/PROTOCOL.md, "POST /v1/pay/order".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PaymentOrderData {
@@ -66,7 +66,7 @@ pub struct PaymentOrderData {
     /// What was asked for, in units of `currency`, with at most 6 decimals.
     #[serde(with = "numeric_text")]
     pub order_amount: Decimal,
-    /// What was really paid, in units of `currency`, with at most 6 decimals; it may differ from what was asked for. None where that is not
+    /// What was paid, as is claimed, in units of `currency`, with at most 6 decimals; it may differ from what was asked for. None where that is not
     /// known, as of an order that was never paid.
     #[serde(default, with = "numeric_text::or_null")]
     pub actual_amount: Option<Decimal>,
@@ -76,78 +76,6 @@ pub struct PaymentOrderData {
     pub create_time: i64,
     /// When the payer paid, in Unix milliseconds. None where that is not known.
     pub transact_time: Option<i64>,
-}
-
-/// Where a payment order stands. Source: docs/PROTOCOL.md, "POST /v1/pay/order".
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-#[non_exhaustive]
-pub enum PaymentOrderStatus {
-    /// Waits to be paid.
-    Pending,
-    /// Paid in time, not yet confirmed: it may still become paid or closed.
-    Process,
-    /// Paid. Final.
-    Paid,
-    /// Its time was over before it was paid. Final.
-    Expired,
-    /// Given up. Final.
-    Closed,
-    /// A word that is newer than this SDK, as it came.
-    Other(String),
-}
-
-impl PaymentOrderStatus {
-    /// The word on the wire.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Process => "PROCESS",
-            Self::Paid => "PAID",
-            Self::Expired => "EXPIRED",
-            Self::Closed => "CLOSED",
-            Self::Other(word) => word,
-        }
-    }
-
-    /// Whether an order with this status keeps it for ever. False for a status that this SDK does not know: ask again.
-    pub const fn is_final(&self) -> bool {
-        match self {
-            Self::Paid | Self::Expired | Self::Closed => true,
-            Self::Pending | Self::Process | Self::Other(_) => false,
-        }
-    }
-}
-
-impl From<String> for PaymentOrderStatus {
-    fn from(word: String) -> Self {
-        match word.as_str() {
-            "PENDING" => Self::Pending,
-            "PROCESS" => Self::Process,
-            "PAID" => Self::Paid,
-            "EXPIRED" => Self::Expired,
-            "CLOSED" => Self::Closed,
-            _ => Self::Other(word),
-        }
-    }
-}
-
-impl From<&str> for PaymentOrderStatus {
-    fn from(word: &str) -> Self {
-        word.to_owned().into()
-    }
-}
-
-impl From<PaymentOrderStatus> for String {
-    fn from(status: PaymentOrderStatus) -> Self {
-        status.as_str().to_owned()
-    }
-}
-
-impl fmt::Display for PaymentOrderStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// An amount as the wire has it: a text of plain digits, perhaps with a point; never through floating point.

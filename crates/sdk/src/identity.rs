@@ -3,9 +3,15 @@
 use countersign_protocol::headers::{is_client_id, is_name};
 
 use crate::error::Error;
+use crate::secret;
 
-/// Refuses a ClientId that no request can carry.
+/// Refuses a ClientId that no request can carry, and a secret in its place, which would be shown to whoever reads logs.
 pub fn check_client_id(text: &str) -> Result<(), Error> {
+    if secret::is_like_one(text) {
+        let why =
+            "the ClientId begins with sk_, as secrets do: give the secret where it belongs, and the ClientId here";
+        return Err(Error::Usage(why.to_owned()));
+    }
     check("ClientId", text, is_client_id, "1 to 128 visible ASCII characters")
 }
 

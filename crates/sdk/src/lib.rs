@@ -8,7 +8,7 @@
 //! use countersign_sdk::{Client, Error, protocol::code::Code, protocol::endpoint::rule_query};
 //!
 //! # async fn example() -> Result<(), Error> {
-//! let client = Client::builder("https://pay.example.com", "app_...", "the Payment API Secret")
+//! let client = Client::builder("https://pay.example.com", "app_...", "the Payment API Secret, all of its characters")
 //!     .merchant_id("main-merchant")
 //!     .build()?;
 //! match client.rule_query(&rule_query::Request::new("10002")).await {
@@ -21,7 +21,8 @@
 //! ```
 //!
 //! Invariant: secrets are kept as signing keys only, print as nothing, and their texts are wiped. None is empty.
-//! Invariant: nothing global is installed or read: each client has its own TLS configuration and knows no proxy unless told.
+//! Invariant: nothing global is installed: each client has its own TLS configuration. It knows no proxy unless told. Of the environment only
+//! `SSL_CERT_FILE` and `SSL_CERT_DIR` are read, where the machine's own root certificates are to be trusted.
 //! Invariant: `ambient` is the only module that reads the clock and draws chance, and both can be replaced.
 
 mod ambient;
@@ -41,12 +42,13 @@ pub use answer::Answer;
 pub use callback::{Callback, CallbackRefused, CallbackVerifier};
 pub use client::{Client, ClientBuilder};
 pub use countersign_protocol as protocol;
+pub use countersign_protocol::exact::Exact;
 pub use countersign_protocol::replay::WindowRefused;
-pub use error::Error;
+pub use error::{Advice, Error};
 pub use event_data::{EventData, PaymentOrderData, PaymentOrderStatus};
 pub use pull::{EventCursor, EventWalk, Gap, NotMoved, PullError};
 pub use rust_decimal::Decimal;
-pub use secret::EmptySecret;
+pub use secret::{Secret, SecretRefused};
 
 /// The code of the README is compiled and run with the examples of the documentation.
 #[cfg(doctest)]

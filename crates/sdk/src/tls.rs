@@ -1,5 +1,6 @@
 //! A client's own TLS configuration: TLS 1.2 or above, one crypto library, nothing global.
 
+use std::fmt;
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs;
@@ -14,7 +15,7 @@ use crate::error::Error;
 pub enum Roots {
     /// Nobody: the connection is not encrypted, or there is none.
     None,
-    /// The machine's own list.
+    /// The machine's own list, or the one that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
     System,
     /// These certificates and no others, as PEM.
     Only(Vec<u8>),
@@ -34,7 +35,11 @@ fn store(roots: &Roots) -> Result<RootCertStore, Error> {
         Roots::None => return Ok(store),
         Roots::System => {
             // Some machines have entries that cannot be read; what can be read is enough.
-            store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            let found = rustls_native_certs::load_native_certs();
+            store.add_parsable_certificates(found.certs);
+            if store.is_empty() {
+                return Err(Error::Usage(no_roots(found.errors.first())));
+            }
         }
         Roots::Only(pem) => {
             for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -47,9 +52,28 @@ fn store(roots: &Roots) -> Result<RootCertStore, Error> {
         }
     }
     if store.is_empty() {
-        return Err(Error::Usage(
-            "there is no root certificate to trust: install the system's, or name your own".to_owned(),
-        ));
+        return Err(Error::Usage("there is no root certificate in the PEM that was given".to_owned()));
     }
     Ok(store)
+}
+
+/// What to do where the machine has no list, with the first thing that went wrong in looking for one.
+fn no_roots(first: Option<&impl fmt::Display>) -> String {
+    let first = first.map_or_else(|| "none was found".to_owned(), ToString::to_string);
+    format!(
+        "there is no root certificate to trust: install the system's, look at what SSL_CERT_FILE and SSL_CERT_DIR name, or name your own with root_certificates ({first})"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::no_roots;
+
+    #[test]
+    fn who_has_no_roots_is_told_where_they_are_looked_for_and_what_went_wrong() {
+        for (first, wanted) in [(Some("no such file"), "(no such file)"), (None, "(none was found)")] {
+            let said = no_roots(first.as_ref());
+            assert!(said.contains("SSL_CERT_FILE and SSL_CERT_DIR") && said.ends_with(wanted), "{said}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 pub use super::convert_order::Response;
-use super::convert_preview::amount;
+use super::convert_preview::{self, amount};
 use super::{RequestRefused, to_json};
 use crate::body::{FieldRefused, Fields, missing};
 
@@ -35,6 +35,19 @@ pub struct Request {
 }
 
 impl Request {
+    /// What carries this quote out under that `clientReqId`. Store it whole before you send it: after a lost answer it must be the same again, and a new
+    /// quote is other content.
+    pub fn of(client_req_id: impl Into<String>, quote: &convert_preview::Response) -> Self {
+        Self {
+            client_req_id: client_req_id.into(),
+            quote_id: quote.quote_id.clone(),
+            sell_currency: quote.sell_currency.clone(),
+            buy_currency: quote.buy_currency.clone(),
+            sell_amount: quote.sell_amount.clone(),
+            buy_amount: quote.buy_amount.clone(),
+        }
+    }
+
     /// Reads a body.
     pub fn parse(body: &[u8]) -> Result<Self, RequestRefused> {
         let fields = Fields::parse(body)?;

@@ -81,3 +81,69 @@ pub struct Response {
     #[serde(rename = "createTime")]
     pub create_time: i64,
 }
+
+/// Where a convert order stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Status {
+    /// Made, not carried out yet.
+    Created,
+    /// Carried out. Final.
+    Success,
+    /// Not carried out, and never will be. Final.
+    Failed,
+    /// A number that is newer than this program, as it came.
+    Other(i64),
+}
+
+impl Status {
+    /// Whether an order with this status keeps it for ever. False for a number that this program does not know: ask again.
+    pub const fn is_final(self) -> bool {
+        match self {
+            Self::Success | Self::Failed => true,
+            Self::Created | Self::Other(_) => false,
+        }
+    }
+}
+
+impl Response {
+    /// The status by its name.
+    pub const fn status(&self) -> Status {
+        match self.status {
+            1 => Status::Created,
+            3 => Status::Success,
+            6 => Status::Failed,
+            other => Status::Other(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Status;
+
+    #[test]
+    fn a_status_has_a_name_and_an_unknown_one_keeps_its_number() {
+        let order = |status| super::Response {
+            order_id: "1".to_owned(),
+            user_id: 1,
+            sell_currency: "GT".to_owned(),
+            buy_currency: "USDT".to_owned(),
+            sell_amount: "1".to_owned(),
+            buy_amount: "1".to_owned(),
+            status,
+            rate: crate::exact::Exact::default(),
+            quote_id: "q".to_owned(),
+            create_time: 0,
+        };
+        for (number, name, is_final) in [
+            (1, Status::Created, false),
+            (3, Status::Success, true),
+            (6, Status::Failed, true),
+            (2, Status::Other(2), false),
+        ] {
+            let status = order(number).status();
+            assert_eq!((status, status.is_final()), (name, is_final));
+        }
+    }
+}

@@ -1,10 +1,12 @@
 //! `POST /v1/pay/order/query`: one payment order, by either number.
 
+use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use super::payment_order::Name as Request;
-use super::payment_order::{Fee, Order};
+use super::payment_order::{Fee, Order, Status};
+use crate::exact::Exact;
 
 /// HTTP method.
 pub const METHOD: &str = "POST";
@@ -35,4 +37,13 @@ pub struct Response {
     pub qr_content: Option<String>,
     /// Where the payer can pay without the code; null as above.
     pub location: Option<String>,
+}
+
+impl Response {
+    /// Whether it is `PAID`, and exactly this amount of this currency was paid: what your own record of the sale says. Amounts are compared as numbers,
+    /// so that 12.5 and 12.50 are the same. Only then deliver, and once.
+    pub fn is_paid_exactly(&self, currency: &str, amount: Decimal) -> bool {
+        let paid = self.actual_amount.as_deref().and_then(|text| Exact::parse(text).ok());
+        self.order.status() == Status::Paid && self.order.currency == currency && paid == Some(Exact(amount))
+    }
 }

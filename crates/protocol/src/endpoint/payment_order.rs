@@ -1,5 +1,8 @@
 //! What the operations about payment orders share.
 
+use std::fmt;
+
+use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -94,15 +97,11 @@ pub struct Goods {
 }
 
 impl Request {
-    /// An order of this amount, with nothing said that need not be.
-    pub fn new(
-        merchant_trade_no: impl Into<String>,
-        currency: impl Into<String>,
-        order_amount: impl Into<String>,
-    ) -> Self {
-        let (merchant_trade_no, currency, order_amount) =
-            (merchant_trade_no.into(), currency.into(), order_amount.into());
-        Self { merchant_trade_no, currency, order_amount, ..Self::default() }
+    /// An order of so much of this currency, with nothing said that need not be. The amount is a number, and stands between the two texts, so that
+    /// they are not mixed up unseen.
+    pub fn new(merchant_trade_no: impl Into<String>, order_amount: Decimal, currency: impl Into<String>) -> Self {
+        let order_amount = Exact(order_amount).to_string();
+        Self { merchant_trade_no: merchant_trade_no.into(), currency: currency.into(), order_amount, ..Self::default() }
     }
 
     /// Reads a body.
@@ -197,6 +196,85 @@ pub struct Order {
     pub create_time: i64,
     /// Unix milliseconds; from then on it is `EXPIRED` unless it was moved before.
     pub expire_time: i64,
+}
+
+impl Order {
+    /// The status by its name.
+    pub fn status(&self) -> Status {
+        Status::from(self.status.as_str())
+    }
+}
+
+/// Where a payment order stands. Source: docs/PROTOCOL.md, "POST /v1/pay/order".
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+#[non_exhaustive]
+pub enum Status {
+    /// Waits to be paid.
+    Pending,
+    /// Paid in time, not yet confirmed: it may still become paid or closed.
+    Process,
+    /// Paid. Final.
+    Paid,
+    /// Its time was over before it was paid. Final.
+    Expired,
+    /// Given up. Final.
+    Closed,
+    /// A word that is newer than this program, as it came.
+    Other(String),
+}
+
+impl Status {
+    /// The word on the wire.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Process => "PROCESS",
+            Self::Paid => "PAID",
+            Self::Expired => "EXPIRED",
+            Self::Closed => "CLOSED",
+            Self::Other(word) => word,
+        }
+    }
+
+    /// Whether an order with this status keeps it for ever. False for a status that this program does not know: ask again.
+    pub const fn is_final(&self) -> bool {
+        match self {
+            Self::Paid | Self::Expired | Self::Closed => true,
+            Self::Pending | Self::Process | Self::Other(_) => false,
+        }
+    }
+}
+
+impl From<String> for Status {
+    fn from(word: String) -> Self {
+        match word.as_str() {
+            "PENDING" => Self::Pending,
+            "PROCESS" => Self::Process,
+            "PAID" => Self::Paid,
+            "EXPIRED" => Self::Expired,
+            "CLOSED" => Self::Closed,
+            _ => Self::Other(word),
+        }
+    }
+}
+
+impl From<&str> for Status {
+    fn from(word: &str) -> Self {
+        word.to_owned().into()
+    }
+}
+
+impl From<Status> for String {
+    fn from(status: Status) -> Self {
+        status.as_str().to_owned()
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// What a paid order cost: fixed at that instant, never changed.

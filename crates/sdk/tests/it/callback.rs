@@ -1,4 +1,7 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use countersign_sdk::WindowRefused;
 use countersign_sdk::protocol::callback::{
@@ -6,10 +9,10 @@ use countersign_sdk::protocol::callback::{
 };
 use countersign_sdk::protocol::replay::WINDOW_NONCES_MAX;
 use countersign_sdk::protocol::signing::{Encoding, SigningKey, encode_signature};
-use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, EmptySecret, callback};
+use countersign_sdk::{Callback, CallbackRefused, CallbackVerifier, Error, Secret, SecretRefused, callback};
 use serde_json::{Value, json};
 
-use crate::stub::{NOW_MS, SECRET};
+use crate::stub::{CLIENT_ID, NOW_MS, SECRET};
 
 const OTHER: &str = "another-secret-of-the-same-application";
 const SENT_MS: i64 = NOW_MS - 1_000;
@@ -76,12 +79,14 @@ impl Request {
 }
 
 fn verifier(secret: &str) -> CallbackVerifier {
-    CallbackVerifier::new(secret).expect("a secret")
+    CallbackVerifier::new(CLIENT_ID, secret).expect("a secret")
 }
 
 /// In the middle of a rotation.
 fn both() -> CallbackVerifier {
-    verifier(SECRET).also(OTHER).expect("a secret")
+    let verifier = verifier(SECRET);
+    verifier.set_secrets(CLIENT_ID, [SECRET, OTHER]).expect("two secrets");
+    verifier
 }
 
 #[test]
@@ -194,9 +199,8 @@ fn a_verifier_remembers_as_many_callbacks_as_it_is_told_and_refuses_the_others_a
     {
         assert_eq!(other.http_status(), 401, "{other}");
     }
-    let minute_ms = 60_000;
-    for verifier in
-        [verifier(SECRET).nonces_max(2).tolerance_ms(minute_ms), verifier(SECRET).tolerance_ms(minute_ms).nonces_max(2)]
+    let (minute, minute_ms) = (Duration::from_secs(60), 60_000);
+    for verifier in [verifier(SECRET).nonces_max(2).tolerance(minute), verifier(SECRET).tolerance(minute).nonces_max(2)]
     {
         let request = |nonce, sent_ms| Request::signed(SECRET, sent_ms, &callback_nonce(nonce), body().to_bytes());
         request(1, NOW_MS).verified_by(&verifier, NOW_MS).expect("there is room");
@@ -215,9 +219,10 @@ fn a_verifier_remembers_as_many_callbacks_as_it_is_told_and_refuses_the_others_a
 
 #[test]
 fn while_a_secret_is_rotated_either_one_is_enough_on_either_side() {
-    for secret in [SECRET, OTHER] {
+    for (index, secret) in [SECRET, OTHER].into_iter().enumerate() {
         let request = Request::signed(secret, SENT_MS, &callback_nonce(7), body().to_bytes());
-        request.verified_by(&both(), NOW_MS).expect("one of the two");
+        let got = request.verified_by(&both(), NOW_MS).expect("one of the two");
+        assert_eq!(got.secret_index, index, "it says which");
     }
     // The server signs with both, the receiver knows only the one of the second header.
     let good = Request::good();
@@ -226,6 +231,8 @@ fn while_a_secret_is_rotated_either_one_is_enough_on_either_side() {
     let request = good.clone().with("signature-next", &next);
     request.verified_by(&verifier(OTHER), NOW_MS).expect("the other live secret");
     request.verified().expect("the first header is enough");
+    let chosen = request.verified_by(&both(), NOW_MS).expect("both fit");
+    assert_eq!(chosen.secret_index, 0, "the one that the server has chosen");
     let forged = good.with("signature-next", &"0".repeat(128));
     let refused = forged.verified_by(&verifier(OTHER), NOW_MS);
     assert_eq!(refused, Err(NotGenuine::SignatureMismatch.into()));
@@ -241,23 +248,87 @@ fn no_verifier_takes_what_is_signed_with_an_empty_secret() {
         let next = signed(secret, 8).headers["x-service-signature"].clone();
         let requests = [signed(secret, 7), signed(OTHER, 8).with("signature-next", &next)];
         // Each way to a verifier that might know such a key.
-        let ways = [
-            CallbackVerifier::new(secret),
-            verifier(SECRET).also(secret),
-            CallbackVerifier::new(secret).and_then(|v| v.also(SECRET)),
-        ];
-        for verifier in ways {
-            let accepted =
-                verifier.as_ref().map(|v| requests.clone().map(|request| request.verified_by(v, NOW_MS).is_ok()));
-            assert_eq!(accepted, Err(&EmptySecret), "{secret:?}");
+        assert_eq!(Secret::new(secret).expect_err("it is empty"), SecretRefused::Empty);
+        assert_eq!(Secret::of_any_form(secret).expect_err("it is empty"), SecretRefused::Empty);
+        let verifier = verifier(SECRET);
+        for refused in [
+            CallbackVerifier::new(CLIENT_ID, secret).map(drop),
+            verifier.set_secrets(CLIENT_ID, [SECRET, secret]),
+            verifier.set_secrets(CLIENT_ID, [secret, SECRET]),
+            verifier.set_secrets("app_02", [secret]),
+        ] {
+            let why = match refused {
+                Err(Error::Usage(why)) => why,
+                other => panic!("{secret:?}: {other:?}"),
+            };
+            assert!(why.starts_with("the secret is empty"), "{why}");
         }
         for request in requests {
             assert_eq!(request.verified(), Err(NotGenuine::SignatureMismatch.into()), "{secret:?}");
+            assert_eq!(request.verified_by(&verifier, NOW_MS), Err(NotGenuine::SignatureMismatch.into()), "{secret:?}");
         }
     }
-    let said = EmptySecret.to_string();
-    assert!(said.starts_with("the secret is empty"), "{said}");
-    CallbackVerifier::new(" a").expect("what has a character is a secret");
+    Secret::of_any_form(" a").expect("what has a character is one");
+}
+
+#[test]
+fn a_callback_is_for_the_application_whose_secret_signed_it() {
+    let verifier = verifier(SECRET);
+    verifier.set_secrets("app_02", [OTHER]).expect("another application");
+    let of = |client_id: &str, secret, nonce| {
+        let body = CallbackBody { client_id: client_id.to_owned(), ..body() };
+        Request::signed(secret, SENT_MS, &callback_nonce(nonce), body.to_bytes()).verified_by(&verifier, NOW_MS)
+    };
+    assert_eq!(of("app_02", OTHER, 1).expect("its own").client_id, "app_02");
+    assert_eq!(of(CLIENT_ID, SECRET, 2).expect("its own").client_id, CLIENT_ID);
+    for (client_id, secret) in [(CLIENT_ID, OTHER), ("app_02", SECRET), ("app_03", SECRET), ("", SECRET)] {
+        assert_eq!(of(client_id, secret, 3), Err(CallbackRefused::OtherClient), "{client_id}");
+    }
+    assert_eq!(CallbackRefused::OtherClient.http_status(), 401);
+    of(CLIENT_ID, SECRET, 3).expect("what was refused used no nonce up");
+    // Two that share a secret: it is the body that tells them apart.
+    verifier.set_secrets("app_02", [SECRET]).expect("a secret");
+    assert_eq!(of("app_02", SECRET, 4).expect("its own").client_id, "app_02");
+}
+
+#[test]
+fn secrets_are_changed_while_what_has_come_is_remembered() {
+    let verifier = verifier(SECRET);
+    let by = |secret, nonce| Request::signed(secret, SENT_MS, &callback_nonce(nonce), body().to_bytes());
+    by(SECRET, 1).verified_by(&verifier, NOW_MS).expect("genuine");
+    verifier.set_secrets(CLIENT_ID, [OTHER, SECRET]).expect("two secrets");
+    let again = by(SECRET, 1).verified_by(&verifier, NOW_MS);
+    assert_eq!(again, Err(CallbackRefused::NotNew(WindowRefused::Seen)));
+    assert_eq!(by(OTHER, 2).verified_by(&verifier, NOW_MS).expect("genuine").secret_index, 0);
+    assert_eq!(by(SECRET, 3).verified_by(&verifier, NOW_MS).expect("genuine").secret_index, 1);
+    verifier.set_secrets(CLIENT_ID, [OTHER]).expect("a secret");
+    assert_eq!(by(SECRET, 4).verified_by(&verifier, NOW_MS), Err(NotGenuine::SignatureMismatch.into()));
+    let none: [&str; 0] = [];
+    for refused in [verifier.set_secrets(CLIENT_ID, none), verifier.set_secrets(CLIENT_ID, ["too short"])] {
+        assert!(matches!(refused, Err(Error::Usage(_))), "{refused:?}");
+    }
+    by(OTHER, 5).verified_by(&verifier, NOW_MS).expect("a change that is refused changes nothing");
+}
+
+#[test]
+fn what_was_sent_before_the_start_is_refused_and_its_repeat_is_not() {
+    let verifier = verifier(SECRET).refuse_sent_before(SENT_MS + 1);
+    assert_eq!(Request::good().verified_by(&verifier, NOW_MS), Err(WindowRefused::TooOld.into()));
+    let repeat = Request::signed(SECRET, SENT_MS + 1, &callback_nonce(8), body().to_bytes());
+    repeat.verified_by(&verifier, NOW_MS).expect("stamped afresh");
+    let forged = Request::good().with("signature", &"0".repeat(128)).verified_by(&verifier, NOW_MS);
+    assert_eq!(forged, Err(NotGenuine::SignatureMismatch.into()), "whoever cannot sign is told nothing of the start");
+}
+
+#[test]
+fn the_present_is_what_the_clock_says() {
+    let clock = Arc::new(AtomicI64::new(NOW_MS));
+    let shown = clock.clone();
+    let verifier = verifier(SECRET).clock(move || shown.load(Ordering::Relaxed));
+    let now = |request: Request| verifier.verify_now(|n| request.headers.get(n).map(String::as_str), &request.body);
+    now(Request::good()).expect("genuine");
+    clock.store(NOW_MS + 600_000, Ordering::Relaxed);
+    assert!(matches!(now(Request::good()), Err(CallbackRefused::NotGenuine(NotGenuine::TimestampOutOfRange { .. }))));
 }
 
 #[test]
@@ -273,7 +344,7 @@ fn base64_another_prefix_and_another_tolerance_are_understood() {
     assert_eq!(renamed.verified(), Err(CallbackRefused::MissingHeader("x-service-timestamp".to_owned())));
     assert!(verifier(SECRET).header_prefix("X Other ").is_err());
 
-    let strict = verifier(SECRET).tolerance_ms(999);
+    let strict = verifier(SECRET).tolerance(Duration::from_millis(999));
     let wanted = NotGenuine::TimestampOutOfRange { drift_ms: 1_000, tolerance_ms: 999 };
     assert_eq!(good.verified_by(&strict, NOW_MS), Err(wanted.into()));
 }
@@ -289,5 +360,5 @@ fn its_answers_are_what_the_server_reads() {
 #[test]
 fn a_verifier_prints_no_secret() {
     let text = format!("{:?}", both());
-    assert!(!text.contains(SECRET) && !text.contains(OTHER), "{text}");
+    assert!(text.contains(CLIENT_ID) && !text.contains(SECRET) && !text.contains(OTHER), "{text}");
 }

@@ -6,7 +6,7 @@ use countersign_sdk::protocol::endpoint::{
     Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, order_create,
     order_query, rule_create, rule_list, rule_query, rule_upgrade,
 };
-use countersign_sdk::{Client, Decimal, Error};
+use countersign_sdk::{CallbackVerifier, Client, Decimal, Error, Secret, SecretRefused};
 use serde_json::{Value, json};
 
 use crate::stub::{CLIENT_ID, SECRET, Stub, success};
@@ -49,16 +49,12 @@ async fn conversions(client: &Client) {
     let ask = convert_preview::Request { sell_currency, buy_currency, fixed: Fixed::Sell("3".to_owned()) };
     let quote = client.convert_preview(&ask).await.expect("a quote");
     assert_eq!((quote.buy_amount.as_str(), quote.expire_time), ("8.5", 1_767_225_630_000));
-    let request = convert::Request {
-        client_req_id: "r-1".to_owned(),
-        quote_id: quote.quote_id,
-        sell_currency: quote.sell_currency,
-        buy_currency: quote.buy_currency,
-        sell_amount: quote.sell_amount,
-        buy_amount: quote.buy_amount,
-    };
+    let request = convert::Request::of("r-1", &quote);
+    let sent = r#"{"clientReqId":"r-1","quoteId":"PAY-0a1b2c3d","sellCurrency":"GT","buyCurrency":"USDT","sellAmount":"3","buyAmount":"8.5"}"#;
+    assert_eq!(request.to_body(), sent.as_bytes());
     assert_eq!(convert::Request::parse(&request.to_body()), Ok(request.clone()), "what is sent is what is read");
-    assert_eq!(client.convert(&request).await.expect("an order").order_id, "123");
+    let order = client.convert(&request).await.expect("an order");
+    assert_eq!((order.order_id.as_str(), order.status()), ("123", convert_order::Status::Success));
 }
 
 fn payment() -> Value {
@@ -92,9 +88,10 @@ fn native() -> Value {
 async fn payments(client: &Client) {
     let request = order_create::Request {
         goods: Some(order_create::Goods { goods_name: Some("Tea".to_owned()), goods_detail: None }),
-        ..order_create::Request::new("T-1", "USDT", "10.5")
+        ..order_create::Request::new("T-1", Decimal::new(1050, 2), "USDT")
     };
     assert_eq!(order_create::Request::parse(&request.to_body()), Ok(request.clone()), "what is sent is what is read");
+    assert!(String::from_utf8(request.to_body()).expect("JSON").contains(r#""orderAmount":"10.5""#));
     assert_eq!(client.order_create(&request).await.expect("an order").0.prepay_id, "1000001");
     assert_eq!(client.order_native(&request).await.expect("an order").qr_content, "https://pay.example/1000001");
     let name = order_query::Request::trade_no("T-1");
@@ -232,6 +229,15 @@ fn a_client_is_refused_before_it_could_leak_anything() {
 }
 
 #[test]
+fn no_proxy_reads_what_is_sent_in_the_clear() {
+    let to = |base_url| Client::builder(base_url, CLIENT_ID, SECRET).proxy("http://127.0.0.1:3128").build();
+    assert!(
+        matches!(to("http://127.0.0.1:8080"), Err(Error::Usage(why)) if why.starts_with("a proxy needs a base URL"))
+    );
+    to("https://127.0.0.1:8080").expect("through a tunnel");
+}
+
+#[test]
 fn a_client_without_a_secret_or_a_name_is_refused() {
     let refused = |client_id: &str, secret: &str| match Client::builder("http://127.0.0.1", client_id, secret).build() {
         Err(Error::Usage(why)) => why,
@@ -242,6 +248,66 @@ fn a_client_without_a_secret_or_a_name_is_refused() {
         assert!(refused(nothing, SECRET).starts_with("the ClientId is empty"), "{nothing:?}");
     }
     assert!(refused(CLIENT_ID, "\0").starts_with("the secret is empty"));
+}
+
+/// As they come out of files and variables, and what is said of each.
+#[test]
+fn what_can_be_no_secret_is_refused_with_what_to_change() {
+    const SECRET_OF_32: &str = "sk_456789012345678901234567890ab";
+    for (text, wanted, said) in [
+        ("app_01JGFJJZ00EXAMPLE0000000000123456", SecretRefused::ClientId, "begins with app_"),
+        ("app_01\n", SecretRefused::ClientId, "begins with app_"),
+        ("${COUNTERSIGN_SECRET}", SecretRefused::Placeholder, "in ${...}"),
+        ("sk_${COUNTERSIGN_SECRET_OF_PRODUCTION}", SecretRefused::Placeholder, "in ${...}"),
+        (&format!("{SECRET}\n"), SecretRefused::Invisible, "cut it off"),
+        (&format!(" {SECRET}"), SecretRefused::Invisible, "cut it off"),
+        (&format!("{SECRET} {SECRET}"), SecretRefused::Invisible, "cut it off"),
+        (&format!("\u{feff}{SECRET}"), SecretRefused::Invisible, "cut it off"),
+        (&format!("{SECRET}\u{200b}"), SecretRefused::Invisible, "cut it off"),
+        (&format!("{SECRET}\0"), SecretRefused::Invisible, "cut it off"),
+        (&SECRET_OF_32[1..], SecretRefused::TooShort, "fewer than 32 characters"),
+        ("null", SecretRefused::TooShort, "fewer than 32 characters"),
+    ] {
+        let refused = Secret::new(text).expect_err(text);
+        assert_eq!(refused, wanted, "{text:?}");
+        assert!(refused.to_string().contains(said) && !refused.to_string().contains(text), "{refused}");
+        let built = Client::builder("http://127.0.0.1", CLIENT_ID, text).build();
+        assert!(matches!(&built, Err(Error::Usage(why)) if *why == refused.to_string()), "{text:?}: {built:?}");
+        Secret::of_any_form(text).expect("of any form");
+    }
+    let client = Client::builder("http://127.0.0.1", CLIENT_ID, SECRET_OF_32).build().expect("32 are enough");
+    assert!(matches!(client.set_secret("null"), Err(Error::Usage(_))));
+}
+
+#[test]
+fn a_secret_in_the_place_of_the_client_id_is_refused_and_shown_nowhere() {
+    let builder = Client::builder("http://127.0.0.1", "sk_this_is_a_secret", SECRET);
+    assert!(!format!("{builder:?}").contains("sk_"), "{builder:?}");
+    let refused = builder.build().expect_err("it is no ClientId");
+    assert!(refused.to_string().starts_with("the ClientId begins with sk_, as secrets do"), "{refused}");
+    assert!(!refused.to_string().contains("sk_this"), "{refused}");
+    let refused = CallbackVerifier::new("sk_this_is_a_secret", SECRET).expect_err("it is no ClientId");
+    assert!(refused.to_string().starts_with("the ClientId begins with sk_"), "{refused}");
+    let shown = format!("{:?}", Client::builder("http://127.0.0.1", CLIENT_ID, SECRET));
+    assert!(shown.contains(CLIENT_ID), "{shown}");
+    assert_eq!(format!("{:?}", Secret::new(SECRET).expect("a secret")), "Secret(..)");
+}
+
+#[tokio::test]
+async fn a_new_secret_signs_from_then_on_for_clones_too() {
+    const NEW: &str = "demo-secret-that-follows-the-other-9876543210fedcbaFEDCBA";
+    let stub = Stub::start().await;
+    stub.answers(std::iter::repeat_n(success(&json!({})), 3));
+    let client = stub.client().build().expect("a client");
+    let clone = client.on_behalf_of("10003");
+    clone.call("GET", "/x", b"").await.expect("an answer");
+    client.set_secret(NEW).expect("a secret");
+    clone.call("GET", "/x", b"").await.expect("an answer");
+    assert!(client.set_secret("").is_err());
+    client.call("GET", "/x", b"").await.expect("an answer");
+    let signed: Vec<_> =
+        stub.seen().iter().map(|s| [SECRET, NEW].map(|secret| s.is_signed_with(secret, "X-Service-"))).collect();
+    assert_eq!(signed, [[true, false], [false, true], [false, true]]);
 }
 
 #[tokio::test]
@@ -281,7 +347,7 @@ async fn a_name_that_no_header_can_hold_is_refused_by_its_field_and_never_repeat
 #[test]
 fn a_secret_is_printed_nowhere() {
     let builder =
-        Client::builder("http://127.0.0.1", CLIENT_ID, SECRET).proxy("http://user:demo-secret@127.0.0.1:3128");
+        Client::builder("https://127.0.0.1", CLIENT_ID, SECRET).proxy("http://user:demo-secret@127.0.0.1:3128");
     assert!(!format!("{builder:?}").contains("demo-secret"));
     let client = builder.build().expect("a client");
     let text = format!("{client:?} {client:#?}");

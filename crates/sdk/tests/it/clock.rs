@@ -27,7 +27,7 @@ async fn a_refused_timestamp_is_put_right_by_the_servers_time_and_the_call_repea
     client.call("POST", "/x", b"{}").await.expect("an answer").data::<Value>().expect("done");
     client.clone().call("POST", "/x", b"{}").await.expect("an answer").data::<Value>().expect("done");
 
-    assert_eq!(client.clock_offset_ms(), 90_000);
+    assert_eq!((client.clock_offset_ms(), client.server_now_ms()), (90_000, NOW_MS + 90_000));
     let seen = stub.seen();
     let paths: Vec<_> = seen.iter().map(|s| s.uri.path()).collect();
     assert_eq!(paths, ["/x", "/v1/time", "/x", "/x"]);
@@ -37,6 +37,18 @@ async fn a_refused_timestamp_is_put_right_by_the_servers_time_and_the_call_repea
         seen.iter().filter(|s| s.uri.path() == "/x").all(|s| s.is_signed_with(SECRET, "X-Service-") && s.body == "{}")
     );
     assert_ne!(seen[0].header("x-service-nonce"), seen[2].header("x-service-nonce"));
+}
+
+#[tokio::test]
+async fn who_asks_for_the_time_goes_by_it_before_the_first_call() {
+    let stub = Stub::start().await;
+    let client = stub.client().build().expect("a client");
+    stub.answers([time(NOW_MS + 90_000), time(0), failure(Code::ServiceUnavailable, "later")]);
+    let clone = client.clone();
+    assert_eq!(client.learn_clock().await.expect("told"), 90_000);
+    assert!(matches!(client.learn_clock().await, Err(Error::Usage(why)) if why.contains("is no time")));
+    client.learn_clock().await.expect_err("not told");
+    assert_eq!((clone.clock_offset_ms(), clone.server_now_ms()), (90_000, NOW_MS + 90_000));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use countersign_sdk::{CallbackVerifier, Decimal, EventData, PaymentOrderData, Pa
 use serde_json::{Value, json};
 
 use crate::callback::{Request, body};
-use crate::stub::{NOW_MS, SECRET};
+use crate::stub::{CLIENT_ID, NOW_MS, SECRET};
 
 const PROTOCOL: &str = include_str!("../../../../docs/PROTOCOL.md");
 
@@ -111,7 +111,7 @@ fn the_kind_of_an_event_says_what_its_data_is() {
     let told = |biz_type: &str, data: &str| {
         let body = CallbackBody { biz_type: biz_type.to_owned(), data: data.to_owned(), ..body() };
         let request = Request::signed(SECRET, NOW_MS, &callback_nonce(1), body.to_bytes());
-        let verifier = CallbackVerifier::new(SECRET).expect("a secret");
+        let verifier = CallbackVerifier::new(CLIENT_ID, SECRET).expect("a secret");
         let header = |name: &str| request.headers.get(name).map(String::as_str);
         verifier.verify(header, &request.body, NOW_MS).expect("genuine").event_data()
     };

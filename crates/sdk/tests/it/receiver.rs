@@ -1,12 +1,16 @@
 //! The example `receiver`: the statuses of its answers, and what it does once.
 
-use countersign_sdk::CallbackVerifier;
+use std::time::Duration;
+
 use countersign_sdk::protocol::callback::{CallbackBody, callback_nonce};
+use countersign_sdk::protocol::code::Code;
+use countersign_sdk::{Callback, CallbackVerifier};
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::callback::{Request, body};
-use crate::stub::{NOW_MS, SECRET};
+use crate::stub::{CLIENT_ID, Canned, NOW_MS, SECRET, Stub, failure, success};
 
 #[expect(dead_code, reason = "the example's own main reads the command line")]
 #[path = "../../examples/receiver.rs"]
@@ -22,13 +26,39 @@ fn wire(request: &Request) -> Vec<u8> {
     [head.as_bytes(), &request.body].concat()
 }
 
+fn receiver(stub: &Stub) -> example::Receiver {
+    let verifier = CallbackVerifier::new(CLIENT_ID, SECRET).expect("a secret");
+    example::Receiver::new(verifier, stub.client().build().expect("a client"))
+}
+
+/// What the server says of the order.
+fn order(status: &str, paid: Option<&str>) -> Canned {
+    success(&json!({
+        "prepayId": "77", "merchantTradeNo": "T-1", "currency": "USDT", "orderAmount": "12.5", "status": status, "terminalType": null,
+        "createTime": NOW_MS, "expireTime": NOW_MS + 3_600_000, "merchantId": "m", "transactTime": null, "goodsName": null, "channelId": null,
+        "actualAmount": paid, "fee": null, "qrContent": null, "location": null
+    }))
+}
+
+/// A genuine callback that says so.
+fn genuine(biz_type: &str, biz_status: &str, data: &str) -> Callback {
+    let (biz_type, biz_status, data) = (biz_type.to_owned(), biz_status.to_owned(), data.to_owned());
+    let body = CallbackBody { biz_type, biz_status, data, ..body() };
+    let request = Request::signed(SECRET, NOW_MS, &callback_nonce(1), body.to_bytes());
+    let verifier = CallbackVerifier::new(CLIENT_ID, SECRET).expect("a secret");
+    verifier.verify(|name| request.headers.get(name).map(String::as_str), &request.body, NOW_MS).expect("genuine")
+}
+
 #[tokio::test]
 async fn the_receiver_that_is_shown_answers_503_where_it_cannot_remember_more_and_401_to_what_is_not_genuine() {
+    let stub = Stub::start().await;
+    stub.answers([order("PENDING", None)]);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     // It asks the wall clock: with this tolerance nothing is too old.
-    let verifier = CallbackVerifier::new(SECRET).expect("a secret").tolerance_ms(i64::MAX).nonces_max(1);
-    tokio::spawn(async move { axum::serve(listener, example::routes(verifier)).await });
+    let verifier = CallbackVerifier::new(CLIENT_ID, SECRET).expect("a secret").tolerance(Duration::MAX).nonces_max(1);
+    let receiver = example::Receiver::new(verifier, stub.client().build().expect("a client"));
+    tokio::spawn(async move { axum::serve(listener, example::routes(receiver)).await });
     let signed = |secret, nonce| Request::signed(secret, NOW_MS, &callback_nonce(nonce), body().to_bytes());
     for (request, status) in [
         (signed("another-secret", 1), 401),
@@ -42,27 +72,55 @@ async fn the_receiver_that_is_shown_answers_503_where_it_cannot_remember_more_an
         stream.read_to_string(&mut answer).await.expect("it answers");
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
+    assert_eq!(stub.seen().len(), 1, "nothing is asked for what is not genuine");
 }
 
-#[test]
-fn the_receiver_that_is_shown_goes_by_what_is_signed_and_not_by_the_event_id() {
-    let receiver = example::Receiver::new(CallbackVerifier::new(SECRET).expect("a secret"));
-    let verifier = CallbackVerifier::new(SECRET).expect("a secret");
-    let mut nonces = 0..;
-    let mut is_first = |event_id: &str, change: fn(&mut CallbackBody)| {
-        let mut body = body();
-        change(&mut body);
-        let nonce = callback_nonce(nonces.next().expect("endless"));
-        let mut request = Request::signed(SECRET, NOW_MS, &nonce, body.to_bytes());
-        request.headers.insert("x-service-event-id".to_owned(), event_id.to_owned());
-        let header = |name: &str| request.headers.get(name).map(String::as_str);
-        receiver.is_first(&verifier.verify(header, &request.body, NOW_MS).expect("genuine"))
+#[tokio::test]
+async fn an_order_is_delivered_once_when_the_query_says_that_it_is_paid_as_asked_for() {
+    let stub = Stub::start().await;
+    let receiver = receiver(&stub);
+    let says = |biz_status: &'static str| genuine("PAYMENT_ORDER", biz_status, "{}");
+    // Emitted by hand: the order is not paid. The true one says the same, and is no repeat of it.
+    for (answer, wanted) in [
+        (order("PENDING", None), "PENDING, an unknown amount of 12.5 USDT: nothing is delivered"),
+        (order("PAID", Some("12.4")), "PAID, 12.4 of 12.5 USDT: nothing is delivered"),
+        (order("PAID", None), "PAID, an unknown amount of 12.5 USDT: nothing is delivered"),
+        (failure(Code::OrderNotFound, "none"), "nothing is delivered: ORDER_NOT_FOUND (400202): none"),
+        (order("PAID", Some("12.50")), "PAID, 12.50 of 12.5 USDT: DELIVER T-1"),
+        (order("PAID", Some("12.5")), "PAID, 12.5 of 12.5 USDT: delivered before"),
+    ] {
+        stub.answers([answer]);
+        assert_eq!(receiver.process(&says("SUCCESS")).await.expect("answered"), wanted);
+        let asked = stub.seen();
+        assert_eq!((asked.len(), asked[0].body.as_ref()), (1, br#"{"prepayId":"77"}"#.as_slice()));
+    }
+    stub.answers([order("PAID", Some("12.5"))]);
+    let again = receiver.process(&genuine("PAY", "PAY_SUCCESS", "")).await.expect("answered");
+    assert_eq!(again, "PAID, 12.5 of 12.5 USDT: delivered before", "in the words of the family, without data");
+}
+
+#[tokio::test]
+async fn where_the_query_is_not_answered_the_callback_is_to_come_again() {
+    let stub = Stub::start().await;
+    let receiver = receiver(&stub);
+    let event = genuine("PAYMENT_ORDER", "SUCCESS", "{}");
+    stub.answers([failure(Code::ServiceUnavailable, "later"), order("PAID", Some("12.5"))]);
+    assert_eq!(receiver.process(&event).await.expect_err("not now").code(), Some(Code::ServiceUnavailable));
+    assert!(receiver.process(&event).await.expect("answered").ends_with("DELIVER T-1"));
+}
+
+#[tokio::test]
+async fn an_event_of_another_kind_is_taken_once_and_other_data_under_the_same_three_is_not_swallowed() {
+    let stub = Stub::start().await;
+    let receiver = receiver(&stub);
+    let take = async |biz_status: &str, data: &str| {
+        receiver.process(&genuine("TRANSFER_ADDRESS", biz_status, data)).await.expect("nothing is asked")
     };
-    assert!(is_first("evt_1", |_| ()));
-    assert!(!is_first("evt_1", |_| ()), "another attempt");
-    assert!(!is_first("evt_2", |_| ()), "captured and renamed, or told of again after a restore");
-    assert!(is_first("evt_1", |body| body.biz_status = "CLOSED".to_owned()), "other news under an id that was seen");
-    assert!(is_first("evt_1", |body| body.biz_id = "78".to_owned()));
-    assert!(is_first("evt_1", |body| body.biz_type = "TRANSFER_ADDRESS".to_owned()));
-    assert!(!is_first("evt_3", |body| body.biz_status = "CLOSED".to_owned()));
+    assert_eq!(take("DELAY", r#"{"a":1}"#).await, r#"taken: {"a":1}"#);
+    assert_eq!(take("DELAY", r#"{"a":1}"#).await, "taken before");
+    let other = r#"taken before with other data, a person has to look: {"a":2} and before {"a":1}"#;
+    assert_eq!(take("DELAY", r#"{"a":2}"#).await, other);
+    assert_eq!(take("DONE", r#"{"a":2}"#).await, r#"taken: {"a":2}"#);
+    let test = receiver.process(&genuine("CALLBACK_TEST", "TEST", "{}")).await.expect("nothing is asked");
+    assert_eq!((test.as_str(), stub.seen().len()), ("a test", 0));
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use countersign_sdk::protocol::code::Code;
 use countersign_sdk::protocol::endpoint::convert_order;
-use countersign_sdk::{Client, Error};
+use countersign_sdk::{Advice, Client, Error};
 
 use crate::client::order;
 use crate::stub::{Canned, Stub, failure};
@@ -35,6 +35,39 @@ async fn every_code_comes_out_typed_with_all_that_the_server_said() {
         assert_eq!((error.message(), error.retry_after()), (Some("say what to change"), Some(Duration::from_secs(7))));
         stub.seen();
     }
+}
+
+/// The table "What may be repeated" of docs/PROTOCOL.md, code by code.
+#[tokio::test]
+async fn each_code_has_the_advice_of_the_protocol() {
+    let stub = Stub::start().await;
+    let client = stub.client().build().expect("a client");
+    for code in Code::ALL.iter().copied() {
+        let wanted = match code {
+            Code::RateLimited | Code::ServiceUnavailable => Advice::RepeatLater,
+            Code::InternalError | Code::NonceReused => Advice::RepeatOrFindOut,
+            Code::TimestampOutOfRange => Advice::SetClock,
+            _ => Advice::Change,
+        };
+        stub.answers(std::iter::repeat_n(failure(code, "no"), if code == Code::TimestampOutOfRange { 3 } else { 1 }));
+        let error = ask(&client).await;
+        let is_temporary = matches!(wanted, Advice::RepeatLater | Advice::RepeatOrFindOut);
+        assert_eq!((error.advice(), error.is_temporary()), (wanted, is_temporary), "{code:?}");
+    }
+    let newly =
+        |status| page(status, r#"{"status":"FAIL","code":"499999","label":"NEW","errorMessage":"no","data":null}"#);
+    for (answer, wanted) in [
+        (newly(429), Advice::RepeatLater),
+        (newly(409), Advice::Change),
+        (newly(500), Advice::RepeatOrFindOut),
+        (newly(503), Advice::RepeatOrFindOut),
+        (page(429, "<html>"), Advice::RepeatOrFindOut),
+        (page(404, "<html>"), Advice::RepeatOrFindOut),
+    ] {
+        stub.answers([answer]);
+        assert_eq!(ask(&client).await.advice(), wanted);
+    }
+    assert_eq!(Error::Usage("no".to_owned()).advice(), Advice::Change);
 }
 
 #[tokio::test]

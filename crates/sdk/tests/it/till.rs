@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use countersign_sdk::PaymentOrderStatus;
 use countersign_sdk::protocol::code::Code;
 use countersign_sdk::protocol::endpoint::{order_close, order_native, order_query};
+use countersign_sdk::{Decimal, PaymentOrderStatus};
 use serde_json::{Value, json};
 
 use crate::stub::{Canned, Seen, Stub, failure, success};
@@ -13,12 +13,17 @@ use crate::stub::{Canned, Seen, Stub, failure, success};
 #[path = "../../examples/till.rs"]
 mod example;
 
-use example::{Patience, Till, exit_code, is_paid_right, verdict};
+use example::{Patience, Sale, Till, exit_code, verdict};
 
 /// So many looks, without a pause.
 fn till(stub: &Stub, looks_max: u32) -> Till {
-    let patience = Patience { looks_max, between_looks: Duration::ZERO, between_tries: Duration::ZERO };
+    let (between_looks, between_tries) = (Duration::ZERO, Duration::ZERO);
+    let patience = Patience { looks_max, between_looks, between_tries, ..Patience::default() };
     Till { client: stub.client().build().expect("a client"), patience }
+}
+
+fn sale() -> Sale {
+    Sale { trade_no: "T-1".to_owned(), currency: "USDT".to_owned(), amount: Decimal::new(125, 1) }
 }
 
 /// What the server says of an order.
@@ -60,7 +65,7 @@ async fn an_order_whose_answer_was_lost_is_asked_for_again_under_the_same_number
         failure(Code::RateLimited, "slower"),
         order("PENDING"),
     ]);
-    let made = till(&stub, 1).sell("T-1", "USDT", "12.5").await.expect("made");
+    let made = till(&stub, 1).sell(&sale()).await.expect("made");
     assert_eq!((made.qr_content.as_str(), made.order.status.as_str()), ("https://pay.example/1", "PENDING"));
     let seen = stub.seen();
     assert_eq!((seen.len(), paths(&seen)), (6, vec![order_native::PATH]));
@@ -79,12 +84,34 @@ async fn an_order_whose_answer_was_lost_is_asked_for_again_under_the_same_number
 async fn what_is_refused_for_good_is_not_repeated_and_what_is_never_answered_has_an_end() {
     let stub = Stub::start().await;
     stub.answers([failure(Code::DuplicateTradeNo, "another amount")]);
-    let refused = till(&stub, 1).sell("T-1", "USDT", "12.5").await.expect_err("refused");
+    let refused = till(&stub, 1).sell(&sale()).await.expect_err("refused");
     assert!(format!("{refused:#}").contains("DUPLICATE_TRADE_NO"), "{refused:#}");
     assert_eq!(stub.seen().len(), 1);
     stub.answers(std::iter::repeat_n(lost(), 20));
-    till(&stub, 1).sell("T-1", "USDT", "12.5").await.expect_err("nobody answers");
+    till(&stub, 1).sell(&sale()).await.expect_err("nobody answers");
     assert_eq!(stub.seen().len(), 8);
+}
+
+#[tokio::test]
+async fn a_till_that_is_asked_to_wait_beyond_its_patience_gives_up_at_once() {
+    let stub = Stub::start().await;
+    let busy = || failure(Code::ServiceUnavailable, "later").with("retry-after", "61");
+    stub.answers([busy(), order("PENDING")]);
+    let refused = till(&stub, 1).sell(&sale()).await.expect_err("a minute is its bound");
+    assert!(format!("{refused:#}").contains("SERVICE_UNAVAILABLE"), "{refused:#}");
+    assert_eq!(stub.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_till_can_be_spawned() {
+    let stub = Stub::start().await;
+    stub.answers([lost(), order("PENDING"), order("PAID")]);
+    let till = till(&stub, 10);
+    let sold = tokio::spawn(async move {
+        till.sell(&sale()).await?;
+        till.outcome(&sale()).await
+    });
+    assert_eq!(sold.await.expect("it ends").expect("found").order.status, "PAID");
 }
 
 #[tokio::test]
@@ -92,7 +119,7 @@ async fn the_till_looks_until_the_order_is_final() {
     let stub = Stub::start().await;
     for (last, paid) in [("PAID", Some("12.5")), ("EXPIRED", None), ("CLOSED", None)] {
         stub.answers([order("PENDING"), lost(), order("PROCESS"), order(last)]);
-        let found = till(&stub, 10).outcome("T-1").await.expect("found");
+        let found = till(&stub, 10).outcome(&sale()).await.expect("found");
         assert_eq!((found.order.status.as_str(), found.actual_amount.as_deref()), (last, paid));
         let seen = stub.seen();
         assert_eq!((seen.len(), paths(&seen)), (4, vec![order_query::PATH]), "and not once more");
@@ -107,7 +134,7 @@ async fn a_till_that_nobody_answers_for_longer_than_a_call_looks_on() {
     answers.extend((0..20).map(|_| lost()));
     answers.push(order("PAID"));
     stub.answers(answers);
-    let found = till(&stub, 10).outcome("T-1").await.expect("found");
+    let found = till(&stub, 10).outcome(&sale()).await.expect("found");
     assert_eq!((found.order.status.as_str(), stub.seen().len()), ("PAID", 22));
 }
 
@@ -120,13 +147,13 @@ async fn what_is_not_paid_in_time_is_closed_and_the_answer_is_how_it_stands_then
         stub.answers(std::iter::repeat_n(order("PENDING"), 3));
         stub.answers(close);
         stub.answers([order(last)]);
-        assert_eq!(till(&stub, 3).outcome("T-1").await.expect("found").order.status, last);
+        assert_eq!(till(&stub, 3).outcome(&sale()).await.expect("found").order.status, last);
         assert_eq!(paths(&stub.seen()), looked_closed_looked);
     }
     // What was paid and is not confirmed cannot be closed; of a word of tomorrow's nobody knows.
     for undecided in ["PROCESS", "REFUNDING"] {
         stub.answers(std::iter::repeat_n(order(undecided), 3));
-        assert_eq!(till(&stub, 3).outcome("T-1").await.expect("found").order.status, undecided);
+        assert_eq!(till(&stub, 3).outcome(&sale()).await.expect("found").order.status, undecided);
         let seen = stub.seen();
         assert_eq!((seen.len(), paths(&seen)), (3, vec![order_query::PATH]));
     }
@@ -161,20 +188,29 @@ fn a_till_ends_with_not_paid_only_where_that_is_final_and_with_paid_only_where_t
 async fn what_was_paid_is_compared_with_what_was_asked_for_as_exact_numbers() {
     let stub = Stub::start().await;
     stub.answers([order("PAID")]);
-    let mut found = till(&stub, 1).outcome("T-1").await.expect("found");
-    assert_eq!(verdict(&found), "PAID: 12.5 of 12.5 USDT");
+    let mut found = till(&stub, 1).outcome(&sale()).await.expect("found");
+    assert_eq!(verdict(&sale(), &found), "PAID: 12.5 of 12.5 USDT");
     for same in ["12.50", "12.500000"] {
         found.actual_amount = Some(same.to_owned());
-        assert!(is_paid_right(&found), "{same}");
+        assert!(sale().is_paid_right(&found), "{same}");
     }
     for other in ["12.4", "12.6", "12.500000000000000001", "-12.5", "12,5", ""] {
         found.actual_amount = Some(other.to_owned());
         let wanted = format!("paid, but {other} of 12.5 USDT: hand nothing out, settle it with the payer");
-        assert_eq!((is_paid_right(&found), verdict(&found)), (false, wanted));
+        assert_eq!((sale().is_paid_right(&found), verdict(&sale(), &found)), (false, wanted));
     }
     found.actual_amount = None;
-    assert!(!is_paid_right(&found) && verdict(&found).starts_with("paid, but an unknown amount of 12.5 USDT"));
-    // Nothing that can be read on either side is not the same amount.
-    (found.order.order_amount, found.actual_amount) = ("?".to_owned(), Some("?".to_owned()));
-    assert!(!is_paid_right(&found));
+    assert!(
+        !sale().is_paid_right(&found)
+            && verdict(&sale(), &found).starts_with("paid, but an unknown amount of 12.5 USDT")
+    );
+    found.actual_amount = Some("12.5".to_owned());
+    // Its own record counts, whatever the answer says that was asked for.
+    found.order.order_amount = "1".to_owned();
+    assert!(sale().is_paid_right(&found));
+    for (currency, status) in [("USDC", "PAID"), ("USDT", "PROCESS"), ("USDT", "paid")] {
+        let mut other = found.clone();
+        (other.order.currency, other.order.status) = (currency.to_owned(), status.to_owned());
+        assert!(!sale().is_paid_right(&other), "{currency} {status}");
+    }
 }

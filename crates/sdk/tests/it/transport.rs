@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_sdk::{Client, Error};
+use countersign_sdk::{Advice, Client, Error};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_rustls::TlsAcceptor;
@@ -39,6 +39,7 @@ async fn where_nobody_listens_nothing_was_done() {
     let port = refusing.local_addr().expect("bound").port();
     let error = client(port).call("POST", "/x", b"{}").await.expect_err("nobody is there");
     assert!(matches!(error, Error::Transport(_)) && !error.may_have_been_done(), "{error:?}");
+    assert_eq!((error.advice(), error.is_temporary()), (Advice::RepeatLater, true));
 }
 
 #[tokio::test]
@@ -51,6 +52,7 @@ async fn where_the_answer_is_lost_something_may_have_been_done() {
         });
         let error = client(port).call("GET", "/x", b"").await.expect_err("no whole answer");
         assert!(matches!(error, Error::Transport(_)) && error.may_have_been_done(), "{error:?}");
+        assert_eq!(error.advice(), Advice::RepeatOrFindOut);
     }
 }
 
@@ -100,5 +102,5 @@ async fn https_trusts_the_named_roots_only_and_installs_nothing_global() {
     assert!(CryptoProvider::get_default().is_none(), "no provider was installed for the whole process");
 
     let nobody = Client::builder("https://localhost", CLIENT_ID, SECRET).root_certificates("no certificate").build();
-    assert!(matches!(nobody, Err(Error::Usage(why)) if why.contains("no root certificate")));
+    assert!(matches!(nobody, Err(Error::Usage(why)) if why.contains("no root certificate in the PEM")));
 }

@@ -18,7 +18,7 @@ use clap::Args;
 use countersign_domain::time::rfc3339;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::{Event, Request, Response};
-use countersign_sdk::{Client, Error, EventWalk, Gap, PullError};
+use countersign_sdk::{Client, Error, EventWalk, Gap, PullError, Secret};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
@@ -83,9 +83,10 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     let courier = Courier::new(&args.forward, &names, client_id, secret, args.encoding.into(), DEADLINE)?;
     http::address(&args.url).map_err(|error| error.context("--url"))?;
     authorities::demand(&args.url, environment)?;
-    let client = Client::builder(&args.url, client_id, secret).header_prefix(&args.prefix).build();
+    let key = Secret::of_any_form(secret)?; // It was judged above, as by the other commands.
+    let client = Client::builder(&args.url, client_id, key).header_prefix(&args.prefix).build();
     let client = client.map_err(|error| match error {
-        // Nothing else that was given to it can be wrong here.
+        // Nothing else that was given to it can be wrong here, but for a secret in the ClientId's place, which the sentence names.
         Error::Usage(why) => anyhow::Error::from(Usage(format!("--url: {why}"))),
         other => other.into(),
     })?;

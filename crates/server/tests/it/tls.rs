@@ -144,7 +144,10 @@ async fn the_sdk_calls_over_tls_and_a_stranger_to_tls_gets_nothing() {
     let pem = certificate(&place);
     let serving = place.serve(&["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
     let url = format!("https://{}", serving.listen);
-    let client = Client::builder(&url, "app_x", "secret").root_certificates(pem.as_bytes()).build().expect("a client");
+    let client = Client::builder(&url, "app_x", "sk_of_an_application_that_is_not_there")
+        .root_certificates(pem.as_bytes())
+        .build()
+        .expect("a client");
     assert!(client.time().await.is_ok_and(|said| said.server_time > 1_700_000_000_000), "an answer over TLS");
     let mut plain = TcpStream::connect(&serving.listen).expect("connects");
     plain.write_all(b"GET /v1/time HTTP/1.1\r\nHost: x\r\n\r\n").expect("writes");

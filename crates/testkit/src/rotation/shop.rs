@@ -55,8 +55,8 @@ impl Shop {
         Ok(Self {
             number,
             signs: RwLock::new(Arc::new(signer(&client_id, &secret))),
-            first_by: RwLock::new(Arc::new(vec![verifier(&secret)])),
-            verifies: RwLock::new(Arc::new(verifier(&secret))),
+            first_by: RwLock::new(Arc::new(vec![verifier(&client_id, &secret)])),
+            verifies: RwLock::new(Arc::new(verifier(&client_id, &secret))),
             secret: RwLock::new(secret),
             client_id,
             answered: AtomicUsize::default(),
@@ -80,12 +80,12 @@ impl Shop {
 
     /// Verifies callbacks with this secret, and no other, from now on.
     pub fn verify_with(&self, secret: &str) {
-        *self.verifies.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(verifier(secret));
+        *self.verifies.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(verifier(&self.client_id, secret));
     }
 
     /// From now on callbacks must be signed first by one of these.
     pub fn signed_first_by(&self, secrets: &[&str]) {
-        let verifiers = secrets.iter().map(|secret| verifier(secret)).collect();
+        let verifiers = secrets.iter().map(|secret| verifier(&self.client_id, secret)).collect();
         *self.first_by.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(verifiers);
     }
 
@@ -200,8 +200,8 @@ impl Shop {
 }
 
 /// The server makes no empty secret.
-fn verifier(secret: &str) -> CallbackVerifier {
-    CallbackVerifier::new(secret).expect("a secret")
+fn verifier(client_id: &str, secret: &str) -> CallbackVerifier {
+    CallbackVerifier::new(client_id, secret).expect("a secret")
 }
 
 fn signer(client_id: &str, secret: &str) -> Signer {

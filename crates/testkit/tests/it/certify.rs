@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Output;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -10,8 +11,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::post;
+use countersign_protocol::code::Code;
+use countersign_protocol::envelope;
 use countersign_protocol::signing::SigningKey;
-use countersign_sdk::{CallbackVerifier, callback};
+use countersign_sdk::{CallbackVerifier, Client, callback};
 use countersign_testkit::process::bare;
 use countersign_testkit::refusing::Refusing;
 use serde_json::Value;
@@ -28,10 +31,19 @@ mod mistakes;
 mod silence;
 mod subjects;
 
+const CLIENT_ID: &str = "app_of_the_receiver";
 const SECRET: &str = "sk_of_the_receiver_that_is_certified";
 
 fn verifier() -> CallbackVerifier {
-    CallbackVerifier::new(SECRET).expect("a secret")
+    CallbackVerifier::new(CLIENT_ID, SECRET).expect("a secret")
+}
+
+/// The receiver that the SDK shows, beside a service that knows no order of those that certify tells of.
+async fn shown(verifier: CallbackVerifier) -> Router {
+    let not_found = || async { (StatusCode::NOT_FOUND, envelope::failure(Code::OrderNotFound, "there is none")) };
+    let service = listens(Router::new().fallback(not_found)).await;
+    let client = Client::builder(format!("http://{service}"), CLIENT_ID, SECRET).build().expect("a client");
+    example::routes(example::Receiver::new(verifier, client))
 }
 
 async fn listens(routes: Router) -> SocketAddr {
@@ -47,7 +59,7 @@ async fn certify(address: SocketAddr, arguments: &[&str]) -> Output {
         bare()
             .args(["certify", &format!("http://{address}/callback")])
             .args(arguments)
-            .env("COUNTERSIGN_CLIENT_ID", "app_of_the_receiver")
+            .env("COUNTERSIGN_CLIENT_ID", CLIENT_ID)
             .env("COUNTERSIGN_SECRET", SECRET)
             .output()
             .expect("runs")
@@ -85,8 +97,8 @@ fn pair(check: &str, verdict: &str) -> (String, String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_receiver_that_the_sdk_shows_passes() {
     // A variable of the old secret that is set to nothing is no secret.
-    let verifier = example::verifier(Some(SECRET.to_owned()), Some(String::new())).expect("has a secret");
-    let address = listens(example::routes(verifier)).await;
+    let verifier = example::verifier(CLIENT_ID, Some(SECRET.to_owned()), Some(String::new())).expect("has a secret");
+    let address = listens(shown(verifier).await).await;
     let output = certify(address, &[]).await;
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.ends_with("27 of 27 checks passed.\n"), "{said}");
@@ -97,7 +109,8 @@ async fn the_receiver_that_the_sdk_shows_passes() {
 #[test]
 fn the_receiver_that_the_sdk_shows_does_not_start_without_a_secret() {
     for nothing in [None, Some(""), Some(" "), Some("\n")] {
-        let refused = example::verifier(nothing.map(str::to_owned), Some(SECRET.to_owned())).expect_err("no secret");
+        let refused =
+            example::verifier(CLIENT_ID, nothing.map(str::to_owned), Some(SECRET.to_owned())).expect_err("no secret");
         assert_eq!(refused.to_string(), "COUNTERSIGN_SECRET is not set", "{nothing:?}");
     }
 }
@@ -105,13 +118,13 @@ fn the_receiver_that_the_sdk_shows_does_not_start_without_a_secret() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_skips_the_timestamp_is_named() {
     // As old as anything can be.
-    let verifier = verifier().tolerance_ms(i64::from(i32::MAX));
-    let (found, code) = found(example::routes(verifier)).await;
+    let verifier = verifier().tolerance(Duration::MAX);
+    let (found, code) = found(shown(verifier).await).await;
     assert_eq!(found, [pair("stale", "fail"), pair("future", "fail")]);
     assert_eq!(code, Some(1));
     // Half an hour is a bound, if a wide one.
-    let verifier = self::verifier().tolerance_ms(1_800_000);
-    let (found, code) = self::found(example::routes(verifier)).await;
+    let verifier = self::verifier().tolerance(Duration::from_secs(1_800));
+    let (found, code) = self::found(shown(verifier).await).await;
     assert_eq!(found, [pair("stale", "advice"), pair("future", "advice")]);
     assert_eq!(code, Some(0));
 }

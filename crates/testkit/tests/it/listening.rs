@@ -127,7 +127,7 @@ async fn every_event_comes_in_order_through_failures_and_a_new_start() {
         [pair("order-1", "1"), pair("order-2", "1"), pair("order-2", "2"), pair("order-2", "3"), pair("order-3", "1")];
     assert_eq!(orders(&received), wanted);
     // What the server itself would send: a receiver cannot tell the difference.
-    let verifier = CallbackVerifier::new(&*shop.secret).expect("a secret");
+    let verifier = CallbackVerifier::new(&shop.client_id, &*shop.secret).expect("a secret");
     for request in &received {
         let callback = verifier.verify_now(|name| request.header(name), &request.body).expect("is genuine");
         assert_eq!(callback.client_id, shop.client_id);

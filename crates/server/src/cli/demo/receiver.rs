@@ -71,9 +71,9 @@ impl Receiver {
         Ok(Self { url, shared, heard })
     }
 
-    /// The secret by which callbacks are verified from now on.
-    pub async fn trust(&self, secret: &str) -> anyhow::Result<()> {
-        *self.shared.verifier.lock().await = Some(CallbackVerifier::new(secret)?);
+    /// The application whose callbacks are taken from now on, and its secret.
+    pub async fn trust(&self, client_id: &str, secret: &str) -> anyhow::Result<()> {
+        *self.shared.verifier.lock().await = Some(CallbackVerifier::new(client_id, secret)?);
         Ok(())
     }
 

@@ -111,7 +111,7 @@ impl Stage {
         self.operate_well::<serde::de::IgnoredAny>(screen, &sub_account).await?;
         let institution = self.application(screen, "harbour-bank", "Harbour back office", None).await?;
         let sub_account = self.application(screen, "corner-shop", "Corner Shop till", Some(&self.receiver.url)).await?;
-        self.receiver.trust(&sub_account.secret).await?;
+        self.receiver.trust(&sub_account.client_id, &sub_account.secret).await?;
         let own = institution.client_id != sub_account.client_id && institution.secret != sub_account.secret;
         screen.proves(
             own,

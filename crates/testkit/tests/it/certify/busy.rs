@@ -26,7 +26,7 @@ fn behind_a_limit(routes: Router, each: usize) -> Router {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_puts_some_off_is_accused_of_nothing() {
     for each in [2, 3, 5, 7] {
-        let (found, code) = found(behind_a_limit(example::routes(verifier()), each)).await;
+        let (found, code) = found(behind_a_limit(shown(verifier()).await, each)).await;
         assert_eq!((found, code), (Vec::new(), Some(0)), "each {each}");
     }
 }
@@ -34,8 +34,8 @@ async fn a_receiver_that_puts_some_off_is_accused_of_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_put_off_once_and_taken_then_was_not_refused() {
     for each in [2, 3] {
-        let verifier = verifier().tolerance_ms(i64::from(i32::MAX));
-        let (found, code) = found(behind_a_limit(example::routes(verifier), each)).await;
+        let verifier = verifier().tolerance(Duration::MAX);
+        let (found, code) = found(behind_a_limit(shown(verifier).await, each)).await;
         assert_eq!((found, code), (vec![pair("stale", "fail"), pair("future", "fail")], Some(1)), "each {each}");
     }
 }
@@ -61,7 +61,7 @@ async fn a_receiver_that_puts_all_off_takes_no_good_one_and_is_asked_three_times
 async fn what_is_put_off_each_time_is_not_told_whether_it_was_to_be_taken_or_not() {
     const MANY_BYTES: usize = 32 * 1024;
     // Whatever is large, and whatever is not signed.
-    let routes = example::routes(verifier()).layer(from_fn(|request: Request, next: Next| {
+    let routes = shown(verifier()).await.layer(from_fn(|request: Request, next: Next| {
         let has = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
         let bytes: usize = has("content-length").and_then(|length| length.parse().ok()).unwrap_or_default();
         let is_put_off = bytes > MANY_BYTES || has("x-service-signature").is_none();

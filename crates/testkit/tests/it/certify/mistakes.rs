@@ -134,13 +134,13 @@ async fn a_receiver_that_takes_what_a_stranger_signs_is_blamed_for_that_alone() 
 /// It is not awake yet when the first one comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_refuses_the_first_alone_is_advised_and_checked() {
-    let verifier = example::verifier(Some(SECRET.to_owned()), None).expect("has a secret");
+    let verifier = example::verifier(CLIENT_ID, Some(SECRET.to_owned()), None).expect("has a secret");
     let is_awake = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let sleepy = axum::middleware::from_fn(move |request: axum::extract::Request, next: axum::middleware::Next| {
         let was_awake = is_awake.swap(true, std::sync::atomic::Ordering::SeqCst);
         async move { if was_awake { next.run(request).await } else { StatusCode::BAD_GATEWAY.into_response() } }
     });
-    let (found, code) = found(example::routes(verifier).layer(sleepy)).await;
+    let (found, code) = found(shown(verifier).await.layer(sleepy)).await;
     assert_eq!((found, code), (vec![pair("good", "advice")], Some(0)));
 }
 
