@@ -31,6 +31,10 @@ pub enum NumberRefused {
 }
 
 /// An exact decimal that is a JSON number on the wire: no exponent, no trailing zeros, never through a float.
+///
+/// Store its text (`to_string`, or JSON text as `serde_json::to_string` writes it), and read it by [`Exact::parse`] or from that text. A
+/// `serde_json::Value` on the way would make floating point of it, and a field under `#[serde(flatten)]` goes through one: digits are lost there, or
+/// reading fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Exact(pub Decimal);
 

@@ -3,7 +3,7 @@
 //! Invariant: what is not to the letter an answer of the service is none: a gateway's own JSON must not pass for a refusal, after which nothing was done.
 
 use countersign_protocol::code::{Code, SUCCESS};
-use reqwest::header::{DATE, RETRY_AFTER};
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -32,7 +32,8 @@ pub fn transport(error: reqwest::Error) -> Error {
 pub struct Answer {
     /// The HTTP status.
     pub http_status: u16,
-    /// The server's name for the request.
+    /// The server's name for the request. An answer carries the first prefix of the deployment's list, whichever the request used: of an answer of the
+    /// service it is found under any.
     pub request_id: Option<String>,
     /// The `Date` header in Unix milliseconds, cut to the second.
     pub date_ms: Option<i64>,
@@ -85,6 +86,13 @@ fn retry_after_s(text: &str, now_ms: i64) -> Option<u32> {
     Some(u32::try_from(seconds).map_or(RETRY_AFTER_S_MAX, |seconds| seconds.min(RETRY_AFTER_S_MAX)))
 }
 
+/// The request ID under a prefix that is not known. `x-request-id` is what balancers add, and asked last.
+fn request_id_of(headers: &HeaderMap) -> Option<String> {
+    let ids = || headers.iter().filter(|(name, _)| name.as_str().ends_with("-request-id"));
+    let found = ids().find(|(name, _)| *name != "x-request-id").or_else(|| ids().next());
+    found.and_then(|(_, value)| value.to_str().ok()).map(str::to_owned)
+}
+
 impl Answer {
     /// `now_ms` is the server's time as far as it is known.
     pub(crate) async fn read(
@@ -107,6 +115,10 @@ impl Answer {
                 return Err(answer.unreadable(format!("it is longer than {ANSWER_BYTES_MAX} bytes")));
             }
             answer.body.extend_from_slice(&chunk);
+        }
+        // Not of anything else: a gateway's `x-request-id` finds nothing in the service's logs.
+        if answer.request_id.is_none() && answer.said().is_ok() {
+            answer.request_id = request_id_of(response.headers());
         }
         Ok(answer)
     }

@@ -12,11 +12,11 @@ pub enum Error {
     /// The client was built or used wrongly; nothing was sent.
     #[error("{0}")]
     Usage(String),
-    /// No answer came, or it broke off. The source says where it failed.
-    #[error("no answer from the server")]
+    /// No answer came, or it broke off. The deepest cause is in the text, the way there in the sources.
+    #[error("no answer from the server: {}", deepest(.0))]
     Transport(#[source] reqwest::Error),
     /// The server refused, with a code that this SDK knows.
-    #[error("{label} ({code_text}): {message}", code_text = .code.code())]
+    #[error("{label} ({}): {message}{}", .code.code(), request(.request_id.as_deref()))]
     Refused {
         /// What to match on.
         code: Code,
@@ -32,7 +32,7 @@ pub enum Error {
         retry_after_s: Option<u32>,
     },
     /// The server refused, with a code that is newer than this SDK.
-    #[error("{label} ({code}): {message}")]
+    #[error("{label} ({code}): {message}{}", request(.request_id.as_deref()))]
     RefusedNewly {
         /// The six digits as sent.
         code: String,
@@ -48,7 +48,7 @@ pub enum Error {
         retry_after_s: Option<u32>,
     },
     /// An answer came that is not of this service: a proxy's page, or something broken.
-    #[error("the answer (HTTP {http_status}) cannot be read: {why}{}", begins(.body_begins))]
+    #[error("the answer (HTTP {http_status}) cannot be read: {why}{}{}", begins(.body_begins), request(.request_id.as_deref()))]
     Unreadable {
         /// The HTTP status.
         http_status: u16,
@@ -63,6 +63,20 @@ pub enum Error {
         /// When to come again, in seconds, where whoever answered says so: see [`Answer::retry_after_s`](crate::Answer::retry_after_s).
         retry_after_s: Option<u32>,
     },
+}
+
+/// What went wrong at the bottom: of "error sending request", "client error" and "tcp connect error" it is the last that says why.
+fn deepest(error: &reqwest::Error) -> String {
+    let mut deepest: &dyn std::error::Error = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+/// What to quote to the operator.
+fn request(id: Option<&str>) -> String {
+    id.map_or_else(String::new, |id| format!(" (request {})", id.escape_debug()))
 }
 
 fn begins(body: &str) -> String {

@@ -15,7 +15,9 @@ impl Client {
         self.call_unsigned(time::METHOD, time::PATH).await?.data()
     }
 
-    /// Makes a new version of a sub-account's fee rule. Institutions only.
+    /// Makes a new version of a sub-account's fee rule. Institutions only. Not to be repeated after a lost answer, or there are two versions: note the
+    /// highest `version_no` that [`rule_list`](Self::rule_list) shows of the sub-account before you ask, and find out by it. Source: docs/PROTOCOL.md,
+    /// "POST /rate/commission_rule/upgrade".
     pub async fn rule_upgrade(&self, request: &rule_upgrade::Request) -> Result<rule_upgrade::Response, Error> {
         self.post(rule_upgrade::PATH, &request.to_body()).await
     }
@@ -61,13 +63,14 @@ impl Client {
         self.post(convert_preview::PATH, &request.to_body()).await
     }
 
-    /// Makes a convert order of a quote. Where the answer was lost, the same request again, with the same `client_req_id`, is answered with the
+    /// Makes a convert order of a quote: write the whole request down before you send it. Where the answer was lost, the same request again, with the same `client_req_id`, is answered with the
     /// order that it made.
     pub async fn convert(&self, request: &convert::Request) -> Result<convert::Response, Error> {
         self.post(convert::PATH, &request.to_body()).await
     }
 
-    /// Makes a payment order, or finds the one that was made under the same trade number with the same content: repeat it until it is answered.
+    /// Makes a payment order, or finds the one that was made under the same trade number with the same content: write the
+    /// request down before you send it, and repeat it until it is answered.
     pub async fn order_create(&self, request: &order_create::Request) -> Result<order_create::Response, Error> {
         self.post(order_create::PATH, &request.to_body()).await
     }

@@ -1,6 +1,6 @@
 //! `POST /v1/pay/convert`: carries a quote out. The data is the convert order.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use super::convert_order::Response;
@@ -16,7 +16,7 @@ pub const PATH: &str = "/v1/pay/convert";
 pub const CLIENT_REQ_ID_CHARS_MAX: usize = 100;
 
 /// What is asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ConvertRequest)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {

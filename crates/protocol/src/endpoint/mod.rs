@@ -276,6 +276,11 @@ fn as_exact<S: serde::Serializer>(value: &rust_decimal::Decimal, serializer: S) 
     crate::exact::Exact(*value).serialize(serializer)
 }
 
+/// Reads such a number.
+fn of_exact<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<rust_decimal::Decimal, D::Error> {
+    <crate::exact::Exact as Deserialize>::deserialize(deserializer).map(|exact| exact.0)
+}
+
 /// The bytes of a request body of ours.
 fn to_json<T: Serialize>(body: &T) -> Vec<u8> {
     serde_json::to_vec(body).expect("texts, numbers and truth values always serialize")

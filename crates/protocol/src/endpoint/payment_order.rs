@@ -39,7 +39,7 @@ pub const USER_ID_CHARS_MAX: usize = 64;
 pub const URL_CHARS_MAX: usize = 1_024;
 
 /// An order that is asked for. Forms are checked, meanings are not: the amount is a text here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = PaymentOrderRequest)]
 #[serde(rename_all = "camelCase")]
 pub struct Request {
@@ -74,7 +74,7 @@ pub struct Request {
 }
 
 /// About the payer's terminal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = PaymentOrderEnv)]
 #[serde(rename_all = "camelCase")]
 pub struct Env {
@@ -84,7 +84,7 @@ pub struct Env {
 }
 
 /// What is sold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = PaymentOrderGoods)]
 #[serde(rename_all = "camelCase")]
 pub struct Goods {
@@ -98,7 +98,7 @@ pub struct Goods {
 
 impl Request {
     /// An order of so much of this currency, with nothing said that need not be. The amount is a number, and stands between the two texts, so that
-    /// they are not mixed up unseen.
+    /// they are not mixed up unseen. Write the whole request down before you send it: after a lost answer the same is to be sent again.
     pub fn new(merchant_trade_no: impl Into<String>, order_amount: Decimal, currency: impl Into<String>) -> Self {
         let order_amount = Exact(order_amount).to_string();
         Self { merchant_trade_no: merchant_trade_no.into(), currency: currency.into(), order_amount, ..Self::default() }
@@ -134,7 +134,7 @@ impl Request {
 }
 
 /// Which order is meant: by our number or by the merchant's own. Where both are given, both must be its. Empty counts as absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = PaymentOrderName)]
 #[serde(rename_all = "camelCase")]
 pub struct Name {

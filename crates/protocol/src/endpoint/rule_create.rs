@@ -1,5 +1,7 @@
 //! `POST /rate/commission_rule`: the first fee rule of a sub-account. Fields and data as the upgrade's.
 
+use serde::{Deserialize, Serialize};
+
 use super::RequestRefused;
 use super::rule_upgrade;
 pub use super::rule_upgrade::Response;
@@ -11,7 +13,8 @@ pub const METHOD: &str = "POST";
 pub const PATH: &str = "/rate/commission_rule";
 
 /// What is asked for: the upgrade's fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Request(pub rule_upgrade::Request);
 
 impl Request {

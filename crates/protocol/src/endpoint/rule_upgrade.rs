@@ -4,7 +4,7 @@ use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{RequestRefused, RuleStatus, as_exact, checked_name, to_json};
+use super::{RequestRefused, RuleStatus, as_exact, checked_name, of_exact, to_json};
 use crate::body::Fields;
 use crate::code::Code;
 use crate::exact::Exact;
@@ -15,17 +15,17 @@ pub const METHOD: &str = "POST";
 pub const PATH: &str = "/rate/commission_rule/upgrade";
 
 /// What is asked for. Forms are checked, meanings are not: dates are texts here, markups any numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = RuleRequest)]
 pub struct Request {
     /// Sub-account ID.
     pub sub_merchant_id: String,
     /// Markup in percent, 0 to 100 with at most 8 decimals. In a deployment with `markup_unit = "fraction"` 0 to 1, and 0.3 is 30 %.
-    #[serde(serialize_with = "as_exact")]
+    #[serde(serialize_with = "as_exact", deserialize_with = "of_exact")]
     #[schema(value_type = Exact)]
     pub r_markup: Decimal,
     /// Fixed markup in USDT, 0 to 5,000,000 with at most 6 decimals; 0 where absent.
-    #[serde(serialize_with = "as_exact")]
+    #[serde(default, serialize_with = "as_exact", deserialize_with = "of_exact")]
     #[schema(value_type = Option<Exact>)]
     pub f_markup: Decimal,
     /// `yyyy-MM-dd HH:mm:ss`, in UTC unless the deployment has set another time zone (`rule_timezone`).
@@ -36,7 +36,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// A version with this percentage, without a fixed markup and without an end.
+    /// A version with this percentage, without a fixed markup and without an end. Write the whole request down before you send it, as JSON text: through a
+    /// `serde_json::Value` its numbers would become floating point.
     pub fn new(sub_merchant_id: impl Into<String>, r_markup: Decimal, effective_date: impl Into<String>) -> Self {
         let (sub_merchant_id, effective_date) = (sub_merchant_id.into(), effective_date.into());
         Self { sub_merchant_id, r_markup, f_markup: Decimal::ZERO, effective_date, due_date: None }

@@ -9,7 +9,7 @@ use countersign_sdk::protocol::endpoint::{
 use countersign_sdk::{CallbackVerifier, Client, Decimal, Error, Secret, SecretRefused};
 use serde_json::{Value, json};
 
-use crate::stub::{CLIENT_ID, SECRET, Stub, success};
+use crate::stub::{CLIENT_ID, NOW_MS, SECRET, Stub, success};
 
 fn upgrade() -> rule_upgrade::Request {
     let r_markup = Decimal::from_str_exact("12.34567891").expect("a number");
@@ -206,6 +206,39 @@ async fn prefix_and_identity_are_sent_as_they_were_set() {
     assert!(seen.iter().all(|s| s.is_signed_with(SECRET, "X-Other-")));
     let names: Vec<_> = seen.iter().map(|s| s.header("x-other-on-behalf-of")).collect();
     assert_eq!(names, [Some("10002"), Some("10003")]);
+}
+
+#[test]
+fn a_request_that_was_written_down_is_the_same_again() {
+    let order = order_create::Request {
+        order_expire_time: Some(NOW_MS),
+        merchant_user_id: Some("7".to_owned()),
+        env: Some(order_create::Env { terminal_type: Some("APP".to_owned()) }),
+        goods: Some(order_create::Goods::default()),
+        ..order_create::Request::new("T-1", Decimal::new(105, 1), "USDT")
+    };
+    let kept = serde_json::to_string(&order).expect("JSON");
+    assert_eq!(serde_json::from_str::<order_create::Request>(&kept).expect("read"), order);
+    let plain = order_create::Request::new("T-1", Decimal::new(105, 1), "USDT");
+    assert_eq!(serde_json::from_slice::<order_create::Request>(&plain.to_body()).expect("read"), plain);
+    let rule = rule_upgrade::Request { due_date: Some("2027-01-02 00:00:00".to_owned()), ..upgrade() };
+    let kept = serde_json::to_string(&rule).expect("JSON");
+    assert_eq!(serde_json::from_str::<rule_upgrade::Request>(&kept).expect("read"), rule, "all digits: {kept}");
+    let first = rule_create::Request(upgrade());
+    let kept = serde_json::to_string(&first).expect("JSON");
+    assert_eq!(serde_json::from_str::<rule_create::Request>(&kept).expect("read"), first);
+    let name = order_query::Request::trade_no("T-1");
+    assert_eq!(serde_json::from_slice::<order_query::Request>(&name.to_body()).expect("read"), name);
+    let text = |text: &str| text.to_owned();
+    let convert = convert::Request {
+        client_req_id: text("r-1"),
+        quote_id: text("PAY-1"),
+        sell_currency: text("GT"),
+        buy_currency: text("USDT"),
+        sell_amount: text("3"),
+        buy_amount: text("8.5"),
+    };
+    assert_eq!(serde_json::from_slice::<convert::Request>(&convert.to_body()).expect("read"), convert);
 }
 
 #[test]

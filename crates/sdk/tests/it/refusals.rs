@@ -27,7 +27,8 @@ async fn every_code_comes_out_typed_with_all_that_the_server_said() {
         stub.answers(answers);
         let error = ask(&client).await;
         assert_eq!((error.code(), error.request_id()), (Some(code), Some("req_1")));
-        assert_eq!(error.to_string(), format!("{} ({}): say what to change", code.label(), code.code()));
+        let said = format!("{} ({}): say what to change (request req_1)", code.label(), code.code());
+        assert_eq!(error.to_string(), said);
         let may_have_been_done = [Code::InternalError, Code::NonceReused].contains(&code);
         assert_eq!(error.may_have_been_done(), may_have_been_done, "{code:?}");
         assert!(matches!(error, Error::Refused { .. }), "{error:?}");
@@ -154,7 +155,7 @@ async fn what_cannot_be_read_says_what_it_is_and_when_to_come_again() {
     let busy = page(503, "<html>\u{1b}[2Jbusy</html>").with("x-service-request-id", "req_3").with("retry-after", "7");
     stub.answers([busy.with("date", "Fri, 02 Jan 2026 00:00:00 GMT")]);
     let error = ask(&client).await;
-    let said = "the answer (HTTP 503) cannot be read: it is no envelope: it is no JSON object; it begins with <html>\\u{1b}[2Jbusy</html>";
+    let said = "the answer (HTTP 503) cannot be read: it is no envelope: it is no JSON object; it begins with <html>\\u{1b}[2Jbusy</html> (request req_3)";
     assert_eq!(error.to_string(), said);
     assert_eq!((error.retry_after(), error.request_id()), (Some(Duration::from_secs(7)), Some("req_3")));
     assert!(matches!(error, Error::Unreadable { date_ms: Some(1_767_312_000_000), .. }), "{error:?}");
@@ -180,6 +181,24 @@ async fn a_retry_after_may_be_a_date_and_is_an_hour_at_most() {
             let wanted = seconds.map(Duration::from_secs);
             assert_eq!(ask(&client).await.retry_after(), wanted, "{date:?} {retry_after}");
         }
+    }
+}
+
+#[tokio::test]
+async fn the_request_id_is_found_under_the_prefix_that_the_deployment_answers_with() {
+    let stub = Stub::start().await;
+    let client = stub.client().header_prefix("X-Other-").build().expect("a client");
+    let refusal = || failure(Code::OrderNotFound, "none");
+    for (answer, wanted) in [
+        (refusal().with("x-request-id", "of a balancer").with("x-service-request-id", "req_1"), Some("req_1")),
+        (refusal().with("x-service-request-id", "of another").with("x-other-request-id", "req_2"), Some("req_2")),
+        (refusal().with("x-request-id", "req_3"), Some("req_3")),
+        (refusal(), None),
+        (page(502, "<html>").with("x-request-id", "of a balancer"), None),
+        (page(502, "<html>").with("x-other-request-id", "req_4"), Some("req_4")),
+    ] {
+        stub.answers([answer]);
+        assert_eq!(ask(&client).await.request_id(), wanted);
     }
 }
 

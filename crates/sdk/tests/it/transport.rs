@@ -40,6 +40,7 @@ async fn where_nobody_listens_nothing_was_done() {
     let error = client(port).call("POST", "/x", b"{}").await.expect_err("nobody is there");
     assert!(matches!(error, Error::Transport(_)) && !error.may_have_been_done(), "{error:?}");
     assert_eq!((error.advice(), error.is_temporary()), (Advice::RepeatLater, true));
+    assert!(error.to_string().starts_with("no answer from the server: Connection refused"), "{error}");
 }
 
 #[tokio::test]

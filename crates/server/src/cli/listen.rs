@@ -377,7 +377,8 @@ fn causes(error: &Error) -> String {
     let why = chain(error).find_map(|cause| cause.downcast_ref().and_then(tls_fault::named));
     let why = why.or_else(|| chain(error).find(|cause| is_no_http(*cause)).map(|cause| format!("{cause}: {NO_HTTP}")));
     match why.or_else(|| chain(error).last().map(ToString::to_string)) {
-        Some(why) => format!("{error}: {why}"),
+        // Where there is a cause, nothing was answered; the one that helps is not always the deepest, which the error itself tells.
+        Some(why) => format!("no answer from the server: {why}"),
         None => error.to_string(),
     }
 }
