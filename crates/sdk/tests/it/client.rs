@@ -221,7 +221,8 @@ fn a_request_that_was_written_down_is_the_same_again() {
     assert_eq!(serde_json::from_str::<order_create::Request>(&kept).expect("read"), order);
     let plain = order_create::Request::new("T-1", Decimal::new(105, 1), "USDT");
     assert_eq!(serde_json::from_slice::<order_create::Request>(&plain.to_body()).expect("read"), plain);
-    let rule = rule_upgrade::Request { due_date: Some("2027-01-02 00:00:00".to_owned()), ..upgrade() };
+    let due_date = Some("2027-01-02 00:00:00".to_owned());
+    let rule = rule_upgrade::Request { f_markup: Decimal::new(1_000_001, 6), due_date, ..upgrade() };
     let kept = serde_json::to_string(&rule).expect("JSON");
     assert_eq!(serde_json::from_str::<rule_upgrade::Request>(&kept).expect("read"), rule, "all digits: {kept}");
     let first = rule_create::Request(upgrade());
