@@ -1,4 +1,4 @@
-//! An institution's script: upgrades a sub-account's fee rule, asks what is in force now, lists all rules.
+//! An institution's script: notes a sub-account's highest version, upgrades its fee rule, asks what is in force now, lists all rules.
 //!
 //! ```text
 //! COUNTERSIGN_CLIENT_ID=app_... COUNTERSIGN_SECRET=... \
@@ -12,6 +12,9 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use countersign_sdk::protocol::endpoint::{rule_list, rule_query, rule_upgrade};
 use countersign_sdk::{Client, Decimal, Error};
+
+/// The tolerance for timestamps, 30 s unless the deployment has another, and 10 s in which a request may wait for its turn.
+const CONCLUSIVE_S: u32 = 40;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<ExitCode> {
@@ -33,6 +36,9 @@ async fn main() -> anyhow::Result<ExitCode> {
 
 pub(crate) async fn run(client: &Client, ask: &rule_upgrade::Request) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
+    // Before it is asked for: where the answer is lost, this tells what was made then from what was there.
+    let before = highest_version(client, &ask.sub_merchant_id).await?;
+    println!("highest version before: {}", version(before));
     match client.rule_upgrade(ask).await {
         Ok(rule) => println!(
             "version {} of {} is {}: {} % and {} USDT from {}",
@@ -46,7 +52,7 @@ pub(crate) async fn run(client: &Client, ask: &rule_upgrade::Request) -> anyhow:
         // The answer may have been lost after the rule was made, or a balancer has sent the request twice, and this is the answer to the
         // second copy (NONCE_REUSED): look before asking again, or there are two versions.
         Err(error) if error.may_have_been_done() => {
-            eprintln!("not known whether the rule was made: {error}; see below");
+            eprintln!("{}", not_known(&error, before));
             code = ExitCode::FAILURE;
         }
         Err(Error::Refused { label, message, request_id, .. }) => {
@@ -58,14 +64,42 @@ pub(crate) async fn run(client: &Client, ask: &rule_upgrade::Request) -> anyhow:
     let now = client.rule_query(&rule_query::Request::new(&ask.sub_merchant_id)).await?;
     println!("in force now: {}", json(&now)?);
 
-    let mut ask = rule_list::Request { page_size: rule_list::PAGE_SIZE_MAX, ..rule_list::Request::default() };
+    for record in rules(client, rule_list::Request::default()).await? {
+        println!("{}", json(&record)?);
+    }
+    Ok(code)
+}
+
+/// What to do where the answer was lost. A list that is read at once proves nothing.
+pub(crate) fn not_known(error: &Error, before: Option<i64>) -> String {
+    format!(
+        "not known whether the rule was made: {error}\nThe highest version before was: {}. A list tells no sooner than {CONCLUSIVE_S} s from now, until \
+         when the request may still be on its way: list the sub-account's rules then, and go by docs/PROTOCOL.md, \"POST /rate/commission_rule/upgrade\". \
+         Until then do not ask for it again.",
+        version(before)
+    )
+}
+
+fn version(number: Option<i64>) -> String {
+    number.map_or_else(|| "none".to_owned(), |number| number.to_string())
+}
+
+/// The highest `version_no` of those that are effective or pending.
+pub(crate) async fn highest_version(client: &Client, sub_merchant_id: &str) -> Result<Option<i64>, Error> {
+    let sub_merchant_id = Some(sub_merchant_id.to_owned());
+    let records = rules(client, rule_list::Request { sub_merchant_id, ..rule_list::Request::default() }).await?;
+    Ok(records.iter().filter_map(|record| record.version_no).max())
+}
+
+/// All pages of a list.
+async fn rules(client: &Client, ask: rule_list::Request) -> Result<Vec<rule_query::Record>, Error> {
+    let mut ask = rule_list::Request { page_size: rule_list::PAGE_SIZE_MAX, ..ask };
+    let mut records = Vec::new();
     loop {
         let page = client.rule_list(&ask).await?;
-        for record in &page.records {
-            println!("{}", json(record)?);
-        }
+        records.extend(page.records);
         if page.current >= page.pages {
-            return Ok(code);
+            return Ok(records);
         }
         ask.page_num += 1;
     }

@@ -105,7 +105,9 @@ fn environment(name: &str) -> anyhow::Result<String> {
 /// How long a till waits.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
-    /// How often it looks whether the order is final, and so how long: the pauses between the looks, and no more than `per_call` on top.
+    /// How often it looks whether the order is final, and so how long it waits for the payer: the pauses between the looks, and `per_call` on top where
+    /// nobody answers. After that `per_call` at most for each of three calls: the last look, the closing, and the look after that. To each of the four
+    /// comes the try that is under way at the end, which the client's own timeout ends.
     pub(crate) looks_max: u32,
     /// Between two looks.
     pub(crate) between_looks: Duration,
@@ -138,7 +140,7 @@ impl Till {
     pub(crate) async fn sell(&self, sale: &Sale) -> anyhow::Result<order_native::Response> {
         // What is content of the order is the same in every try. No orderExpireTime: in an hour it expires by itself, if nobody closes it.
         let ask = order_native::Request::new(&sale.trade_no, sale.amount, &sale.currency);
-        Ok(self.until_answered("to make the order", || self.client.order_native(&ask)).await?)
+        Ok(self.until_answered("to make the order", self.patience.per_call, || self.client.order_native(&ask)).await?)
     }
 
     /// Waits until the order is final; one that is still pending when patience is over is given up. What comes back is final but in two
@@ -147,7 +149,8 @@ impl Till {
         let Patience { looks_max, between_looks, per_call, .. } = self.patience;
         let end = Instant::now() + between_looks * looks_max + per_call;
         for _ in 1..looks_max {
-            match self.look(sale).await {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.look(sale, left.min(per_call)).await {
                 Ok(found) if found.order.status().is_final() => return Ok(found),
                 Ok(_) => {}
                 // Nobody answers for a while: the payer has the code all the same, so this looks on.
@@ -159,32 +162,32 @@ impl Till {
             }
             sleep(between_looks).await;
         }
-        let found = self.look(sale).await?;
+        let found = self.look(sale, per_call).await?;
         if found.order.status() != PaymentOrderStatus::Pending {
             return Ok(found);
         }
         let name = order_close::Request::trade_no(&sale.trade_no);
-        match self.until_answered("to close the order", || self.client.order_close(&name)).await {
+        match self.until_answered("to close the order", per_call, || self.client.order_close(&name)).await {
             Ok(_) => {}
             // The payer, or the end of its time, was faster: the look below says which.
             Err(error) if error.code() == Some(Code::InvalidOrderStatus) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(self.look(sale).await?)
+        Ok(self.look(sale, per_call).await?)
     }
 
-    async fn look(&self, sale: &Sale) -> Result<order_query::Response, Error> {
+    async fn look(&self, sale: &Sale, within: Duration) -> Result<order_query::Response, Error> {
         let name = order_query::Request::trade_no(&sale.trade_no);
-        self.until_answered("to look for the order", || self.client.order_query(&name)).await
+        self.until_answered("to look for the order", within, || self.client.order_query(&name)).await
     }
 
-    /// One call, again and again until somebody has answered it, or patience is over. Only for calls that may be done twice, as all of a till's: not for
+    /// One call, again and again until somebody has answered it, or the last try would begin later than `within` from now. Only for calls that may be done twice, as all of a till's: not for
     /// `rule_upgrade`. Not an `AsyncFn`: of its futures nobody can say that they may be sent, as `tokio::spawn` wants.
-    async fn until_answered<T, F>(&self, what: &str, call: impl Fn() -> F) -> Result<T, Error>
+    async fn until_answered<T, F>(&self, what: &str, within: Duration, call: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let end = Instant::now() + self.patience.per_call;
+        let end = Instant::now() + within;
         let mut pause = self.patience.between_tries;
         for tried in 1..TRIES {
             let error = match call().await {

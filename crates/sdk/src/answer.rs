@@ -3,7 +3,7 @@
 //! Invariant: what is not to the letter an answer of the service is none: a gateway's own JSON must not pass for a refusal, after which nothing was done.
 
 use countersign_protocol::code::{Code, SUCCESS};
-use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use reqwest::header::{DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -86,11 +86,20 @@ fn retry_after_s(text: &str, now_ms: i64) -> Option<u32> {
     Some(u32::try_from(seconds).map_or(RETRY_AFTER_S_MAX, |seconds| seconds.min(RETRY_AFTER_S_MAX)))
 }
 
-/// The request ID under a prefix that is not known. `x-request-id` is what balancers add, and asked last.
+/// A request ID of the service has so many lower-case hex digits.
+const REQUEST_ID_CHARS: usize = 28;
+
+/// The request ID under a prefix that is not known: one in the service's form before all others, which balancers and others on the way add.
+/// `x-request-id` is what most of them call theirs, and asked last.
 fn request_id_of(headers: &HeaderMap) -> Option<String> {
+    let is_own = |value: &&HeaderValue| {
+        value.len() == REQUEST_ID_CHARS && value.as_bytes().iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
     let ids = || headers.iter().filter(|(name, _)| name.as_str().ends_with("-request-id"));
-    let found = ids().find(|(name, _)| *name != "x-request-id").or_else(|| ids().next());
-    found.and_then(|(_, value)| value.to_str().ok()).map(str::to_owned)
+    let found = ids().map(|(_, value)| value).find(is_own);
+    let found =
+        found.or_else(|| ids().find(|(name, _)| *name != "x-request-id").or_else(|| ids().next()).map(|id| id.1));
+    found.and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
 impl Answer {
@@ -187,7 +196,8 @@ impl Answer {
         }
     }
 
-    fn unreadable(&self, why: String) -> Error {
+    /// This answer is not what was agreed, for this reason.
+    pub(crate) fn unreadable(&self, why: String) -> Error {
         Error::Unreadable {
             http_status: self.http_status,
             why,

@@ -22,6 +22,10 @@ use crate::secret::{Secret, SecretRefused};
 ///
 /// The same event may come more than once, and two events may say the same. So:
 ///
+/// An institution's application gets the callbacks of the orders that it made on behalf of a sub-account, and queries them
+/// [on behalf](crate::Client::on_behalf_of) of the sub-account that its own record of the sale names: without it the answer is `ORDER_NOT_FOUND`, and
+/// whoever then acknowledges loses an order that is paid.
+///
 /// - **Of a payment order** ([`EventData::PaymentOrder`](crate::EventData::PaymentOrder)) keep nothing of what callbacks said. Query the order on
 ///   every one of them, a repeat too (`order_query`, by its `prepayId`, which is `biz_id`). Deliver where the query says `PAID` and currency and
 ///   amount are those of your own record of the sale
@@ -31,6 +35,9 @@ use crate::secret::{Secret, SecretRefused};
 /// - **Of any other kind** know repeats by what the signed body says: the same `biz_type`, `biz_id` and `biz_status` never have their effect twice.
 ///   Keep the three in a table where they are unique together, with `data`, and write them in the transaction that has the effect. Where the three
 ///   come with other data, a person has to look.
+///
+/// Acknowledge only what is done: of a payment order once the query has said how it stands, or `ORDER_NOT_FOUND`. Any other error of the query, also one
+/// that is not temporary, such as a secret that was revoked, is answered with [`failed`].
 ///
 /// Source: docs/PROTOCOL.md, "Repeats and order".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +90,8 @@ pub enum CallbackRefused {
     /// Signed right, but the body is not a callback's.
     #[error("the body is not a callback: {0}")]
     Unreadable(String),
-    /// Signed with the secret of one application, and meant for another one by what it says.
+    /// Signed with the secret of one application, and meant for another one by what it says. Of a verifier that knows many secrets only the first few are
+    /// tried: signed with another one, it is refused as one whose signature does not fit.
     #[error("the callback says that it is for another ClientId than the one whose secret signed it")]
     OtherClient,
     /// This very request was received before, or so long ago that this cannot be known.
@@ -107,7 +115,8 @@ impl CallbackRefused {
 }
 
 /// Verifies callbacks: signature, age, that each is for the application whose secret signed it, and that each request is taken once. Share one between
-/// all tasks of the receiver, and for its whole life: [`set_secrets`](Self::set_secrets) changes secrets without forgetting what has come.
+/// all tasks of the receiver, and for its whole life: [`set_secrets`](Self::set_secrets) and [`remove`](Self::remove) change whose callbacks are taken
+/// without forgetting what has come.
 ///
 /// What was taken is remembered in memory only. A captured callback that is brought to another process, or to this one after a new start, is taken
 /// once more there while its timestamp is acceptable, under whatever event id its sender likes: that header is not signed.
@@ -131,6 +140,10 @@ pub struct CallbackVerifier {
     window: Mutex<Window>,
 }
 
+/// So many secrets of applications that the body does not name are tried at most. None of them makes a callback genuine: they tell one that is meant for
+/// another application from one that is forged. Anybody can send a body, and each secret costs a reading of all of it.
+const OTHER_SECRETS_MAX: usize = 4;
+
 /// Whose callbacks are taken, and by which secrets.
 struct Application {
     client_id: String,
@@ -147,23 +160,24 @@ struct Signed<'a> {
     tolerance_ms: i64,
 }
 
-/// A place in the list of applications, and in the list of its secrets.
-type Place = (usize, usize);
-
 impl Signed<'_> {
-    /// The places of the secrets that one signature fits. Where it fits none, why it does not fit the first.
-    fn fitting(self, applications: &[Application], signature: &str) -> Result<Vec<Place>, callback::CallbackRefused> {
+    /// The place of the first key that one of the signatures fits, the first signature before the second. Where none fits, why the first did not.
+    fn fitting<'k, P>(
+        self,
+        candidates: impl Iterator<Item = (P, &'k SigningKey)> + Clone,
+        signatures: [Option<&str>; 2],
+    ) -> Result<P, callback::CallbackRefused> {
         let Self { timestamp, nonce, body, now_ms, tolerance_ms } = self;
-        let (mut fitting, mut refused) = (Vec::new(), None);
-        for (a, application) in applications.iter().enumerate() {
-            for (k, key) in application.keys.iter().enumerate() {
+        let mut refused = None;
+        for signature in signatures.into_iter().flatten() {
+            for (place, key) in candidates.clone() {
                 match callback::verify(key, timestamp, nonce, body, signature, now_ms, tolerance_ms) {
-                    Ok(()) => fitting.push((a, k)),
+                    Ok(()) => return Ok(place),
                     Err(why) => _ = refused.get_or_insert(why),
                 }
             }
         }
-        if fitting.is_empty() { Err(refused.expect("a verifier has a secret")) } else { Ok(fitting) }
+        Err(refused.unwrap_or(callback::CallbackRefused::SignatureMismatch))
     }
 }
 
@@ -236,6 +250,15 @@ impl CallbackVerifier {
         Ok(())
     }
 
+    /// Takes no callbacks of this application any more; whether it was known. What has come is still remembered, so do this rather than make a new
+    /// verifier. One without any application refuses all.
+    pub fn remove(&self, client_id: &str) -> bool {
+        let mut applications = self.applications.write().unwrap_or_else(PoisonError::into_inner);
+        let known = applications.len();
+        applications.retain(|application| application.client_id != client_id);
+        applications.len() < known
+    }
+
     /// What header names begin with, where the deployment says otherwise than `X-Service-`.
     pub fn header_prefix(mut self, prefix: impl Into<String>) -> Result<Self, CallError> {
         let prefixes = Prefixes::new(&[prefix.into()]).map_err(|e| CallError::Usage(e.to_string()))?;
@@ -252,12 +275,25 @@ impl CallbackVerifier {
     }
 
     /// Where the present of [`verify_now`](Self::verify_now) comes from, in Unix milliseconds: this machine's clock unless set. On a machine whose clock
-    /// may be wrong let it be the server's, as a [`Client`](crate::Client) has learned it, or every callback is refused as too old:
+    /// may be wrong let it be the server's, as a [`Client`](crate::Client) has learned it, or every callback is refused as too old.
+    ///
+    /// Learn it again every minute, and log where that fails. What was learned is how far the two clocks are apart: once this machine's is set, to the
+    /// right time, too, it is wrong by as much, and a callback that is refused for its age teaches the verifier nothing.
     ///
     /// ```
+    /// # use std::time::Duration;
     /// # use countersign_sdk::{CallbackVerifier, Client, Error};
     /// # async fn example(client: &Client, secret: &str) -> Result<CallbackVerifier, Error> {
     /// client.learn_clock().await?;
+    /// let learns = client.clone();
+    /// tokio::spawn(async move {
+    ///     loop {
+    ///         tokio::time::sleep(Duration::from_secs(60)).await;
+    ///         if let Err(error) = learns.learn_clock().await {
+    ///             eprintln!("the server's time is not known: {error}");
+    ///         }
+    ///     }
+    /// });
     /// let learned = client.clone();
     /// Ok(CallbackVerifier::new(client.client_id(), secret)?.clock(move || learned.server_now_ms()))
     /// # }
@@ -272,8 +308,9 @@ impl CallbackVerifier {
     /// ([`WindowRefused::TooOld`]): set to the present at each start, it keeps out what somebody captured before it, of which this process knows
     /// nothing. Where the server's clock may be ahead of the verifier's, add by how much, since that is what it may have stamped.
     ///
-    /// It costs the attempts that are under way while the process starts: they are refused, and the server sends those events again, stamped afresh, 5
-    /// seconds later by the usual schedule. Where the server's clock is behind the verifier's, the same goes for what it sends until then.
+    /// It costs the attempts that are under way while the process starts: they are refused, and the server sends those events again, stamped afresh, as
+    /// after any attempt that failed: by the usual schedule 5 seconds after the first, hours after a late one, and never after the last, with which the
+    /// event is dead. An [`EventWalk`](crate::EventWalk) at each start brings what that misses. Where the server's clock is behind the verifier's, the same goes for what it sends until then.
     #[must_use]
     pub fn refuse_sent_before(mut self, instant_ms: i64) -> Self {
         self.refused_before_ms = instant_ms;
@@ -339,7 +376,8 @@ impl CallbackVerifier {
         })
     }
 
-    /// The body, once a secret of the application that it names is found to have signed it, and which one.
+    /// The body, once a secret of the application that it names is found to have signed it, and which one. Until then its `client_id` says no more than
+    /// which secrets to try first.
     fn read(
         &self,
         signed: Signed<'_>,
@@ -347,18 +385,18 @@ impl CallbackVerifier {
         next: Option<&str>,
     ) -> Result<(CallbackBody, usize), CallbackRefused> {
         let applications = self.applications.read().unwrap_or_else(PoisonError::into_inner);
+        let body = serde_json::from_slice::<CallbackBody>(signed.body);
+        let is_named = |known: &&Application| body.as_ref().is_ok_and(|body| body.client_id == known.client_id);
+        let named = applications.iter().find(is_named).into_iter().flat_map(|named| named.keys.iter().enumerate());
+        let others = applications.iter().filter(|known| !is_named(known)).flat_map(|other| &other.keys);
+        let others = others.take(OTHER_SECRETS_MAX).map(|key| (None, key));
+        let candidates = named.map(|(index, key)| (Some(index), key)).chain(others);
         // While a secret is rotated, a second header carries the signature of the other live one.
-        let by_next = |refused| match next.map(|next| signed.fitting(&applications, next)) {
-            Some(Ok(fitting)) => Ok(fitting),
-            Some(Err(_)) | None => Err(refused),
-        };
-        let fitting = signed.fitting(&applications, signature).or_else(by_next)?;
-        let body: CallbackBody =
-            serde_json::from_slice(signed.body).map_err(|e| CallbackRefused::Unreadable(e.to_string()))?;
-        let is_its = |(a, _): &&Place| applications.get(*a).is_some_and(|found| found.client_id == body.client_id);
-        match fitting.iter().find(is_its) {
-            Some((_, secret_index)) => Ok((body, *secret_index)),
-            None => Err(CallbackRefused::OtherClient),
+        let fitting = signed.fitting(candidates, [Some(signature), next])?;
+        match (fitting, body) {
+            (Some(secret_index), Ok(body)) => Ok((body, secret_index)),
+            (None, Ok(_)) => Err(CallbackRefused::OtherClient),
+            (_, Err(error)) => Err(CallbackRefused::Unreadable(error.to_string())),
         }
     }
 }

@@ -270,13 +270,10 @@ impl Client {
     }
 
     /// Asks for the server's time, and goes by it from then on, as clones do; says by how many ms it is ahead of ours. A call does so by itself where its
-    /// timestamp is refused, but a verifier that goes by [`server_now_ms`](Self::server_now_ms) needs it before the first call. [`Error::Usage`] where
-    /// the time that was told has not 13 digits.
+    /// timestamp is refused, but a verifier that goes by [`server_now_ms`](Self::server_now_ms) needs it before the first call. [`Error::Unreadable`]
+    /// where the time that was told has not 13 digits. What was learned before stays where it fails.
     pub async fn learn_clock(&self) -> Result<i64, Error> {
         let (server_ms, ours_ms) = self.ask_time().await?;
-        if !is_timestamp(server_ms) {
-            return Err(Error::Usage(format!("the server says that it is {server_ms}, which is no time")));
-        }
         self.shared.offset_ms.store(server_ms.saturating_sub(ours_ms), Ordering::Relaxed);
         Ok(self.clock_offset_ms())
     }
@@ -327,13 +324,18 @@ impl Client {
         found.is_some()
     }
 
-    /// The server's time, and ours in the middle of the question.
+    /// The server's time, one that a timestamp can say, and ours in the middle of the question.
     async fn ask_time(&self) -> Result<(i64, i64), Error> {
         let now_ms = || (self.shared.ambient.now_ms)();
         let before = now_ms();
         let asked = self.call_unsigned(endpoint::time::METHOD, endpoint::time::PATH).await;
         let middle = before.saturating_add(now_ms().saturating_sub(before) / 2);
-        Ok((asked?.data::<endpoint::time::Response>()?.server_time, middle))
+        let answer = asked?;
+        let server_ms = answer.data::<endpoint::time::Response>()?.server_time;
+        if !is_timestamp(server_ms) {
+            return Err(answer.unreadable(format!("it says that it is {server_ms}, which is no time")));
+        }
+        Ok((server_ms, middle))
     }
 
     async fn send(&self, method: &str, path_and_query: &str, body: &[u8], signed: Signed) -> Result<Answer, Error> {

@@ -169,12 +169,15 @@ impl Error {
         }
     }
 
-    /// Whether the same call may be answered later: nothing was done and the service is busy or not to be reached, or the answer was lost. Wait for
+    /// Whether the same call may be answered later: nothing was done and the service is busy or not to be reached, or refuses the timestamp
+    /// ([`Advice::SetClock`]: after a restore it does so for some half a minute, which passes by itself); or the answer was lost. Wait for
     /// [`retry_after`](Self::retry_after), or for a moment, and repeat; but not `rule_upgrade`, if it [may have been done](Self::may_have_been_done).
+    /// Where it is false the same call may still be answered once somebody has changed something, such as the secret: what must not be lost is not
+    /// dropped for it.
     pub fn is_temporary(&self) -> bool {
         match self.advice() {
-            Advice::RepeatLater | Advice::RepeatOrFindOut => true,
-            Advice::SetClock | Advice::Change => false,
+            Advice::RepeatLater | Advice::RepeatOrFindOut | Advice::SetClock => true,
+            Advice::Change => false,
         }
     }
 }

@@ -92,7 +92,8 @@ impl Client {
 
     /// Events of this application in the order they happened, delivered or not: what a receiver that was away catches up with, by an
     /// [`EventWalk`](crate::EventWalk). They belong to the application that signs, so a client that speaks [on behalf](Client::on_behalf_of) of a
-    /// sub-account has none ([`Error::Usage`]): the sub-account's own application pulls its events.
+    /// sub-account has none ([`Error::Usage`]). Those of the orders that an institution's application made on behalf of a sub-account are the application's
+    /// own; what the sub-account's own application made, that one pulls.
     pub async fn events(&self, request: &events::Request) -> Result<events::Response, Error> {
         if self.speaks_for().is_some() {
             let why = "events belong to the application that signs: pull them with the client that speaks on behalf of nobody";

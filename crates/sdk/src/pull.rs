@@ -20,6 +20,7 @@
 //!             Err(PullError::Missing(gap)) => {
 //!                 // Look up the orders that they may have told of, and then:
 //!                 walk.step_over(&gap)?;
+//!                 keep(&walk.cursor())?;
 //!                 continue;
 //!             }
 //!             Err(other) => return Err(other.into()),

@@ -61,7 +61,7 @@ fn store(roots: &Roots) -> Result<RootCertStore, Error> {
 fn no_roots(first: Option<&impl fmt::Display>) -> String {
     let first = first.map_or_else(|| "none was found".to_owned(), ToString::to_string);
     format!(
-        "there is no root certificate to trust: install the system's, look at what SSL_CERT_FILE and SSL_CERT_DIR name, or name your own with root_certificates ({first})"
+        "there is no root certificate to trust: install the system's, look at what SSL_CERT_FILE and SSL_CERT_DIR name, or give the client its own ({first})"
     )
 }
 
@@ -73,6 +73,7 @@ mod tests {
     fn who_has_no_roots_is_told_where_they_are_looked_for_and_what_went_wrong() {
         for (first, wanted) in [(Some("no such file"), "(no such file)"), (None, "(none was found)")] {
             let said = no_roots(first.as_ref());
+            assert!(!said.contains("root_certificates"), "it is told by commands, too: {said}");
             assert!(said.contains("SSL_CERT_FILE and SSL_CERT_DIR") && said.ends_with(wanted), "{said}");
         }
     }

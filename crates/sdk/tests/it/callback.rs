@@ -291,6 +291,44 @@ fn a_callback_is_for_the_application_whose_secret_signed_it() {
     assert_eq!(of("app_02", SECRET, 4).expect("its own").client_id, "app_02");
 }
 
+/// Whoever cannot sign must not make a verifier of many applications try all their secrets.
+#[test]
+fn of_many_applications_the_secrets_of_the_one_that_the_body_names_are_tried_and_few_others() {
+    let secret_of = |n: usize| format!("{SECRET}-{n}");
+    let verifier = verifier(&secret_of(0));
+    for n in 1..100 {
+        verifier.set_secrets(format!("app_many_{n}"), [secret_of(n)]).expect("a secret");
+    }
+    let of = |client_id: &str, n: usize| {
+        let body = CallbackBody { client_id: client_id.to_owned(), ..body() };
+        let request = Request::signed(&secret_of(n), SENT_MS, &callback_nonce(7), body.to_bytes());
+        request.verified_by(&verifier, NOW_MS)
+    };
+    assert_eq!(of("app_many_99", 0), Err(CallbackRefused::OtherClient), "one of the first few");
+    assert_eq!(of("app_many_99", 98), Err(NotGenuine::SignatureMismatch.into()), "not tried");
+    assert_eq!(of("app_many_99", 99).expect("its own").client_id, "app_many_99");
+}
+
+#[test]
+fn an_application_that_is_taken_out_is_known_no_more_and_what_has_come_of_others_is() {
+    let verifier = verifier(SECRET);
+    verifier.set_secrets("app_02", [OTHER]).expect("another application");
+    let of_other = |nonce| {
+        let body = CallbackBody { client_id: "app_02".to_owned(), ..body() };
+        Request::signed(OTHER, SENT_MS, &callback_nonce(nonce), body.to_bytes()).verified_by(&verifier, NOW_MS)
+    };
+    of_other(1).expect("its own");
+    Request::good().verified_by(&verifier, NOW_MS).expect("genuine");
+    assert!(verifier.remove("app_02") && !verifier.remove("app_02") && !verifier.remove("app_03"));
+    assert_eq!(of_other(2), Err(NotGenuine::SignatureMismatch.into()));
+    assert_eq!(Request::good().verified_by(&verifier, NOW_MS), Err(CallbackRefused::NotNew(WindowRefused::Seen)));
+    verifier.set_secrets("app_02", [OTHER]).expect("again");
+    assert_eq!(of_other(1), Err(CallbackRefused::NotNew(WindowRefused::Seen)), "a nonce is not forgotten with it");
+    assert!(verifier.remove("app_02") && verifier.remove(CLIENT_ID));
+    let refused = Request::good().with("nonce", &callback_nonce(9)).verified_by(&verifier, NOW_MS);
+    assert_eq!(refused, Err(NotGenuine::SignatureMismatch.into()), "one that knows nobody takes nothing");
+}
+
 #[test]
 fn secrets_are_changed_while_what_has_come_is_remembered() {
     let verifier = verifier(SECRET);

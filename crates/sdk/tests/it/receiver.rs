@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use countersign_sdk::protocol::callback::{CallbackBody, callback_nonce};
 use countersign_sdk::protocol::code::Code;
-use countersign_sdk::{Callback, CallbackVerifier};
+use countersign_sdk::{Callback, CallbackVerifier, Error};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -65,6 +65,7 @@ async fn the_receiver_that_is_shown_answers_503_where_it_cannot_remember_more_an
         (signed(SECRET, 1), 200),
         (signed(SECRET, 1), 401),
         (signed(SECRET, 2), 503),
+        (Request::signed(SECRET, NOW_MS, &callback_nonce(3), vec![b' '; 1024 * 1024 + 1]), 413),
     ] {
         let mut stream = TcpStream::connect(address).await.expect("it listens");
         stream.write_all(&wire(&request)).await.expect("it reads");
@@ -99,14 +100,56 @@ async fn an_order_is_delivered_once_when_the_query_says_that_it_is_paid_as_asked
     assert_eq!(again, "PAID, 12.5 of 12.5 USDT: delivered before", "in the words of the family, without data");
 }
 
+/// All codes but the one of an order that is not there: the order may be paid, and a callback that is acknowledged does not come again.
 #[tokio::test]
-async fn where_the_query_is_not_answered_the_callback_is_to_come_again() {
-    let stub = Stub::start().await;
-    let receiver = receiver(&stub);
+async fn where_the_query_does_not_say_how_the_order_stands_the_callback_is_to_come_again() {
     let event = genuine("PAYMENT_ORDER", "SUCCESS", "{}");
-    stub.answers([failure(Code::ServiceUnavailable, "later"), order("PAID", Some("12.5"))]);
-    assert_eq!(receiver.process(&event).await.expect_err("not now").code(), Some(Code::ServiceUnavailable));
+    for code in Code::ALL.iter().copied().filter(|code| *code != Code::OrderNotFound) {
+        let stub = Stub::start().await;
+        let receiver = receiver(&stub);
+        // A timestamp is refused, the time asked for, and refused again.
+        stub.answers(std::iter::repeat_n(failure(code, "no"), if code == Code::TimestampOutOfRange { 3 } else { 1 }));
+        stub.answers([order("PAID", Some("12.5"))]);
+        let error = receiver.process(&event).await.expect_err("it is not known");
+        assert_eq!(error.downcast_ref().and_then(Error::code), Some(code));
+        assert!(receiver.process(&event).await.expect("answered").ends_with("DELIVER T-1"), "{code:?}");
+    }
+    let stub = Stub::start().await;
+    stub.answers([Canned { status: 404, headers: Vec::new(), body: b"<html>".to_vec() }]);
+    receiver(&stub).process(&event).await.expect_err("nothing of this service has answered");
+}
+
+#[tokio::test]
+async fn a_query_that_takes_too_long_is_given_up_before_the_server_stops_waiting() {
+    let stub = Stub::start().await;
+    let mut receiver = receiver(&stub);
+    assert!(receiver.query_timeout < Duration::from_secs(15), "the server waits no longer");
+    stub.answers(std::iter::repeat_n(order("PAID", Some("12.5")), 2));
+    let event = genuine("PAYMENT_ORDER", "SUCCESS", "{}");
+    let patience = std::mem::replace(&mut receiver.query_timeout, Duration::ZERO);
+    let error = receiver.process(&event).await.expect_err("no query is as quick");
+    assert!(format!("{error:#}").starts_with("the query took too long"), "{error:#}");
+    receiver.query_timeout = patience;
     assert!(receiver.process(&event).await.expect("answered").ends_with("DELIVER T-1"));
+}
+
+#[tokio::test]
+async fn the_servers_time_is_learned_again_and_again_also_after_a_question_that_failed() {
+    let stub = Stub::start().await;
+    let time = |ms: i64| success(&json!({"serverTime": ms}));
+    stub.answers([time(NOW_MS + 90_000), failure(Code::ServiceUnavailable, "later"), time(NOW_MS + 7)]);
+    let client = stub.client().build().expect("a client");
+    client.learn_clock().await.expect("told");
+    // Somebody has set this machine's clock right: what was learned is wrong now.
+    let until_learned = async {
+        while client.clock_offset_ms() != 7 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        () = example::follow_clock(client.clone(), Duration::ZERO) => unreachable!("it has no end"),
+        () = until_learned => {}
+    }
 }
 
 #[tokio::test]

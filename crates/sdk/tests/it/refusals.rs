@@ -52,8 +52,7 @@ async fn each_code_has_the_advice_of_the_protocol() {
         };
         stub.answers(std::iter::repeat_n(failure(code, "no"), if code == Code::TimestampOutOfRange { 3 } else { 1 }));
         let error = ask(&client).await;
-        let is_temporary = matches!(wanted, Advice::RepeatLater | Advice::RepeatOrFindOut);
-        assert_eq!((error.advice(), error.is_temporary()), (wanted, is_temporary), "{code:?}");
+        assert_eq!((error.advice(), error.is_temporary()), (wanted, wanted != Advice::Change), "{code:?}");
     }
     let newly =
         |status| page(status, r#"{"status":"FAIL","code":"499999","label":"NEW","errorMessage":"no","data":null}"#);
@@ -184,6 +183,10 @@ async fn a_retry_after_may_be_a_date_and_is_an_hour_at_most() {
     }
 }
 
+const OWN_ID: &str = "0123456789abcdef0123456789ab";
+/// As long as a trace's.
+const LONGER_ID: &str = "0123456789abcdef0123456789abcdef";
+
 #[tokio::test]
 async fn the_request_id_is_found_under_the_prefix_that_the_deployment_answers_with() {
     let stub = Stub::start().await;
@@ -193,6 +196,12 @@ async fn the_request_id_is_found_under_the_prefix_that_the_deployment_answers_wi
         (refusal().with("x-request-id", "of a balancer").with("x-service-request-id", "req_1"), Some("req_1")),
         (refusal().with("x-service-request-id", "of another").with("x-other-request-id", "req_2"), Some("req_2")),
         (refusal().with("x-request-id", "req_3"), Some("req_3")),
+        // The service's own has a form that tells it from those of what lies between, whatever comes first.
+        (refusal().with("x-amz-request-id", "2f1a").with("x-service-request-id", OWN_ID), Some(OWN_ID)),
+        (refusal().with("x-service-request-id", OWN_ID).with("x-amz-request-id", "2f1a"), Some(OWN_ID)),
+        (refusal().with("x-amz-request-id", LONGER_ID).with("x-service-request-id", OWN_ID), Some(OWN_ID)),
+        // A deployment whose prefix is X- alone.
+        (refusal().with("x-amz-request-id", "2f1a").with("x-request-id", OWN_ID), Some(OWN_ID)),
         (refusal(), None),
         (page(502, "<html>").with("x-request-id", "of a balancer"), None),
         (page(502, "<html>").with("x-other-request-id", "req_4"), Some("req_4")),
