@@ -86,7 +86,7 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     let key = Secret::of_any_form(secret)?; // It was judged above, as by the other commands.
     let client = Client::builder(&args.url, client_id, key).header_prefix(&args.prefix).build();
     let client = client.map_err(|error| match error {
-        // Nothing else that was given to it can be wrong here, but for a secret in the ClientId's place, which the sentence names.
+        // The ClientId was judged above, under the name of its variable: nothing else that was given to it can be wrong here.
         Error::Usage(why) => anyhow::Error::from(Usage(format!("--url: {why}"))),
         other => other.into(),
     })?;

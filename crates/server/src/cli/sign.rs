@@ -23,6 +23,7 @@ pub const CLIENT_ID_VARIABLE: &str = "COUNTERSIGN_CLIENT_ID";
 /// The variable of the Payment API Secret.
 pub const SECRET_VARIABLE: &str = "COUNTERSIGN_SECRET";
 
+const SECRET_PREFIX: &str = "sk_";
 const BODY_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const AGE_MS_RECOMMENDED: i64 = 5 * 60 * 1000;
 
@@ -115,6 +116,11 @@ pub fn client_id(environment: &BTreeMap<String, String>) -> anyhow::Result<&str>
     ensure!(
         client_id.len() <= CLIENT_ID_CHARS_MAX,
         "{CLIENT_ID_VARIABLE} is no ClientId: it has more than {CLIENT_ID_CHARS_MAX} characters; set it to the ClientId alone"
+    );
+    // It would be sent as it is, and shown to whoever reads logs.
+    ensure!(
+        !client_id.starts_with(SECRET_PREFIX),
+        "{CLIENT_ID_VARIABLE} begins with {SECRET_PREFIX}, as secrets do: set {SECRET_VARIABLE} to the secret, and {CLIENT_ID_VARIABLE} to the ClientId"
     );
     Ok(client_id)
 }
@@ -375,6 +381,11 @@ mod tests {
             assert!(refused.starts_with("COUNTERSIGN_CLIENT_ID is no ClientId: "), "{refused}");
             assert!(!refused.contains("canary"), "{refused}");
         }
+        let refused = client_id(&set(CLIENT_ID_VARIABLE, " sk_canary\n")).expect_err("it is a secret").to_string();
+        assert!(
+            refused.starts_with("COUNTERSIGN_CLIENT_ID begins with sk_") && !refused.contains("canary"),
+            "{refused}"
+        );
         for text in ["\u{feff}canary", "\n\u{feff}canary\n"] {
             let refused = secret(&set(SECRET_VARIABLE, text)).expect_err("nobody means it").to_string();
             assert!(refused.starts_with("COUNTERSIGN_SECRET begins with a byte order mark (U+FEFF)"), "{refused}");
