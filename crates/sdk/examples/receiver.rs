@@ -109,8 +109,12 @@ pub(crate) fn verifier(
 }
 
 pub(crate) fn routes(receiver: Receiver) -> Router {
-    let bound = DefaultBodyLimit::max(BODY_BYTES_MAX);
-    Router::new().route("/callback", post(receive)).layer(bound).with_state(Arc::new(receiver))
+    unbounded(receiver).layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+}
+
+/// The routes without the bound. A bound of axum's own, which is wider, goes for them.
+pub(crate) fn unbounded(receiver: Receiver) -> Router {
+    Router::new().route("/callback", post(receive)).with_state(Arc::new(receiver))
 }
 
 async fn receive(State(receiver): State<Arc<Receiver>>, headers: HeaderMap, body: Bytes) -> (StatusCode, Vec<u8>) {

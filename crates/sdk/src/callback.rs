@@ -164,7 +164,7 @@ impl Signed<'_> {
     /// The place of the first key that one of the signatures fits, the first signature before the second. Where none fits, why the first did not.
     fn fitting<'k, P>(
         self,
-        candidates: impl Iterator<Item = (P, &'k SigningKey)> + Clone,
+        candidates: &(impl Iterator<Item = (P, &'k SigningKey)> + Clone),
         signatures: [Option<&str>; 2],
     ) -> Result<P, callback::CallbackRefused> {
         let Self { timestamp, nonce, body, now_ms, tolerance_ms } = self;
@@ -392,7 +392,7 @@ impl CallbackVerifier {
         let others = others.take(OTHER_SECRETS_MAX).map(|key| (None, key));
         let candidates = named.map(|(index, key)| (Some(index), key)).chain(others);
         // While a secret is rotated, a second header carries the signature of the other live one.
-        let fitting = signed.fitting(candidates, [Some(signature), next])?;
+        let fitting = signed.fitting(&candidates, [Some(signature), next])?;
         match (fitting, body) {
             (Some(secret_index), Ok(body)) => Ok((body, secret_index)),
             (None, Ok(_)) => Err(CallbackRefused::OtherClient),

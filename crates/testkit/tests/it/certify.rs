@@ -40,10 +40,14 @@ fn verifier() -> CallbackVerifier {
 
 /// The receiver that the SDK shows, beside a service that knows no order of those that certify tells of.
 async fn shown(verifier: CallbackVerifier) -> Router {
+    example::routes(receiver(verifier).await)
+}
+
+async fn receiver(verifier: CallbackVerifier) -> example::Receiver {
     let not_found = || async { (StatusCode::NOT_FOUND, envelope::failure(Code::OrderNotFound, "there is none")) };
     let service = listens(Router::new().fallback(not_found)).await;
     let client = Client::builder(format!("http://{service}"), CLIENT_ID, SECRET).build().expect("a client");
-    example::routes(example::Receiver::new(verifier, client))
+    example::Receiver::new(verifier, client)
 }
 
 async fn listens(routes: Router) -> SocketAddr {

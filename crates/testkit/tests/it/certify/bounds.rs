@@ -130,7 +130,7 @@ async fn a_receiver_that_stops_at_a_huge_body_passes_however_it_does_so() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_reads_to_the_end_is_told_what_to_do_instead() {
     let verifier = example::verifier(CLIENT_ID, Some(SECRET.to_owned()), None).expect("has a secret");
-    let routes = shown(verifier).await.layer(axum::extract::DefaultBodyLimit::disable());
+    let routes = example::unbounded(receiver(verifier).await).layer(axum::extract::DefaultBodyLimit::disable());
     let output = certify(listens(routes).await, &[]).await;
     let said = String::from_utf8_lossy(&output.stdout);
     let line = said.lines().find(|line| line.trim_start().starts_with("advice  huge")).expect("is named");
