@@ -28,6 +28,11 @@ impl SchemaState {
         (1..self.known).contains(&self.applied)
     }
 
+    /// Whether it is this program's.
+    pub(crate) const fn is_current(&self) -> bool {
+        self.applied == self.known
+    }
+
     /// Why a backup of it is not taken. Whoever is about to upgrade wants one from before the schema is brought up to date.
     pub(crate) fn not_to_be_copied(&self) -> StoreError {
         StoreError::Unfit(format!(

@@ -208,8 +208,8 @@ impl Dial {
     }
 
     /// From now on connections are made only to the deployment that the database holds now.
-    pub(super) async fn settle(&self) -> Result<(), StoreError> {
-        self.served.settle(self.session().await?.client()).await.map_err(fault)
+    pub(super) async fn settle(&self, client: &Client) -> Result<(), StoreError> {
+        self.served.settle(client).await.map_err(fault)
     }
 
     /// Looks again whether a connection goes to it: a schema can be replaced under connections that stay. Where it does not, all are given up.

@@ -153,13 +153,7 @@ impl PostgresStore {
     /// `Unfit`: an address that is none, another program's or a newer schema, a server too old, an unfinished move. `Unavailable`: cannot be reached now.
     pub async fn open(options: PostgresOptions) -> Found<Self> {
         let dial = Arc::new(Dial::of(&options)?.within(options.second).that_tells());
-        Box::pin(pooled::refuse_shared(&dial)).await?;
-        // What a step makes now is the role's own.
-        Box::pin(rights::demand(&dial)).await?;
-        Box::pin(schema::migrate(&dial)).await?;
-        Box::pin(moving::refuse_unfinished(&dial)).await?;
-        dial.in_time(Box::pin(dial.settle())).await?;
-        let (key, horizon) = dial.in_time(Box::pin(purge::begin(&dial, options.window_key))).await?;
+        let (key, horizon) = Box::pin(made_fit(&dial, options.window_key)).await?;
         let nonces = Arc::new(Nonces::new(key, horizon));
         let herald = Arc::new(Herald::default());
         let calling = tokio::spawn(Arc::clone(&herald).run(Arc::clone(&dial))).abort_handle();
@@ -185,6 +179,18 @@ impl PostgresStore {
     fn lists(&self, asker: Asker) -> &Readers {
         &self.lists[asker as usize]
     }
+}
+
+/// Refuses a database that a node cannot work with, brings its schema up to date, and gives the key of nonce hashes and the horizon: all over one
+/// connection, since each takes a server some milliseconds to begin.
+async fn made_fit(dial: &Dial, new_key: [u8; 16]) -> Found<([u8; 16], i64)> {
+    let session = pooled::refuse_shared(dial).await?;
+    // What a step makes now is the role's own.
+    rights::demand(dial, &session).await?;
+    let session = schema::up_to_date(dial, session).await?;
+    moving::refuse_unfinished(dial, &session).await?;
+    dial.in_time(dial.settle(session.client())).await?;
+    dial.in_time(purge::begin(session.client(), new_key)).await
 }
 
 impl Store for PostgresStore {

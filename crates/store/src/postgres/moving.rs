@@ -66,8 +66,7 @@ impl fmt::Debug for NoMoves {
 
 /// `Unavailable` also: one is under way.
 pub(super) async fn keep_out(dial: &Dial) -> Result<NoMoves, StoreError> {
-    pooled::refuse_shared(dial).await?;
-    let session = dial.session().await?;
+    let session = pooled::refuse_shared(dial).await?;
     let held = dial.in_time(async { session.client().query_one(LOCK_AGAINST, &[]).await.map_err(fault) }).await?;
     if held.try_get(0).map_err(fault)? {
         return Ok(NoMoves { _session: session });
@@ -76,9 +75,8 @@ pub(super) async fn keep_out(dial: &Dial) -> Result<NoMoves, StoreError> {
 }
 
 /// Refuses a database that a move has begun to fill and not finished.
-pub(super) async fn refuse_unfinished(dial: &Dial) -> Result<(), StoreError> {
-    let session = dial.session().await?;
-    match dial.in_time(Box::pin(record(&session))).await? {
+pub(super) async fn refuse_unfinished(dial: &Dial, session: &Session) -> Result<(), StoreError> {
+    match dial.in_time(Box::pin(record(session))).await? {
         Some(record) if !record.is_complete => {
             let what = if record.is_restore() { "restore" } else { "move" };
             // What a restore goes on with is in its folder.
@@ -93,11 +91,11 @@ pub(super) async fn refuse_unfinished(dial: &Dial) -> Result<(), StoreError> {
 
 /// Refuses a database in which no new copy can begin: one that holds a deployment, or what another move has begun. Nothing is made in it.
 pub(super) async fn refuse_filled(dial: &Dial) -> Result<(), StoreError> {
-    pooled::refuse_shared(dial).await?;
-    if schema::state(dial).await?.applied == 0 {
+    let mut session = pooled::refuse_shared(dial).await?;
+    if schema::state_on(dial, &mut session).await?.applied == 0 {
         return Ok(());
     }
-    let target = Target { session: dial.session().await?, place: dial.place() };
+    let target = Target { session, place: dial.place() };
     dial.in_time(Box::pin(async {
         match target.record().await? {
             Some(other) => Err(StoreError::Unfit(filled(&target.place, &other))),

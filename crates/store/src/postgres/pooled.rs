@@ -5,6 +5,7 @@ use tokio_postgres::Client;
 
 use super::dial::Dial;
 use super::fault::fault;
+use super::session::Session;
 use super::{PostgresOptions, PostgresStore};
 use crate::contract::StoreError;
 
@@ -21,8 +22,9 @@ const SHARED: &str = "a pooler between this node and PostgreSQL hands one connec
 const LOOKS: usize = 3;
 
 /// Refuses a way to the server on which sessions share connections. One of two may see the other's mark, or lose its own; which, is for the pooler to say.
-pub(super) async fn refuse_shared(dial: &Dial) -> Result<(), StoreError> {
-    let (one, other) = (dial.reading().await?, dial.reading().await?);
+/// It gives one of the two, for what comes next.
+pub(super) async fn refuse_shared(dial: &Dial) -> Result<Session, StoreError> {
+    let (one, other) = (dial.session().await?, dial.reading().await?);
     let look = async {
         let mark = first(one.client(), MARK).await?;
         for _ in 0..LOOKS {
@@ -33,7 +35,7 @@ pub(super) async fn refuse_shared(dial: &Dial) -> Result<(), StoreError> {
         }
         Ok(false)
     };
-    if dial.in_time(look).await? { Err(StoreError::Unfit(SHARED.to_owned())) } else { Ok(()) }
+    if dial.in_time(look).await? { Err(StoreError::Unfit(SHARED.to_owned())) } else { Ok(one) }
 }
 
 /// The first value of an answer. Nothing is prepared for it, which poolers do not all let through.
@@ -46,6 +48,6 @@ async fn first(client: &Client, query: &str) -> Result<Option<String>, StoreErro
 impl PostgresStore {
     /// `Unfit` where sessions at this address share connections, and as [`PostgresStore::open`].
     pub async fn refuse_shared(options: &PostgresOptions) -> Result<(), StoreError> {
-        refuse_shared(&Dial::of(options)?).await
+        refuse_shared(&Dial::of(options)?).await.map(drop)
     }
 }

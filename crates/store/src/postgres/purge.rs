@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering;
 
 use countersign_domain::time::UnixMillis;
 use tokio::time::timeout;
-use tokio_postgres::Row;
+use tokio_postgres::{Client, Row};
 
-use super::dial::Dial;
 use super::fault::{Failure, fault};
 use super::limits::Limits;
 use super::nonces::Nonces;
@@ -32,9 +31,7 @@ const HORIZON_PATIENCE_MAX: &str = "SET LOCAL lock_timeout = '1s'";
 pub(super) const HOUSE: &[Sql] = &[Sql::HorizonLock, Sql::HorizonRaise, Sql::MarksForget, Sql::NoncesForget];
 
 /// The key of nonce hashes and the horizon; the first opening makes them, later ones change nothing.
-pub(super) async fn begin(dial: &Dial, new_key: [u8; 16]) -> Result<([u8; 16], i64), StoreError> {
-    let session = dial.session().await?;
-    let client = session.client();
+pub(super) async fn begin(client: &Client, new_key: [u8; 16]) -> Result<([u8; 16], i64), StoreError> {
     let look = "SELECT one, hash_key, horizon FROM replay";
     let mut found = client.query(look, &[]).await.map_err(fault)?;
     if found.is_empty() {

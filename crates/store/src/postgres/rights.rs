@@ -3,6 +3,7 @@
 
 use super::dial::Dial;
 use super::fault::fault;
+use super::session::Session;
 use super::{PostgresOptions, PostgresStore, schema};
 use crate::contract::StoreError;
 
@@ -18,8 +19,7 @@ const LACKING: &str = "
     ORDER BY 1";
 
 /// What the role lacks, in words that say what to run; none: nothing, or there are no tables.
-async fn lacking(dial: &Dial) -> Result<Option<String>, StoreError> {
-    let session = dial.reading().await?;
+async fn lacking(dial: &Dial, session: &Session) -> Result<Option<String>, StoreError> {
     let look = async { session.client().query(LACKING, &[&schema::tables()]).await.map_err(fault) };
     let rows = dial.in_time(look).await?;
     let tables: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
@@ -42,8 +42,8 @@ fn words(tables: &[&str], role: &str, schema: &str) -> String {
 }
 
 /// Refuses a role that lacks any of it.
-pub(super) async fn demand(dial: &Dial) -> Result<(), StoreError> {
-    match lacking(dial).await? {
+pub(super) async fn demand(dial: &Dial, session: &Session) -> Result<(), StoreError> {
+    match lacking(dial, session).await? {
         None => Ok(()),
         Some(why) => Err(StoreError::Unfit(why)),
     }
@@ -52,7 +52,8 @@ pub(super) async fn demand(dial: &Dial) -> Result<(), StoreError> {
 impl PostgresStore {
     /// What the role of an address lacks on the tables that are there, in words. `Unfit` and `Unavailable` as [`PostgresStore::open`].
     pub async fn lacking(options: &PostgresOptions) -> Result<Option<String>, StoreError> {
-        lacking(&Dial::of(options)?).await
+        let dial = Dial::of(options)?;
+        lacking(&dial, &dial.reading().await?).await
     }
 }
 

@@ -170,6 +170,16 @@ async fn usable(client: &impl GenericClient) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Applies what is pending, if anything is, and gives a connection for what comes next: after a migration, which may take hours, a new one.
+pub(super) async fn up_to_date(dial: &Dial, mut session: Session) -> Result<Session, StoreError> {
+    if state_on(dial, &mut session).await?.is_current() {
+        return Ok(session);
+    }
+    drop(session);
+    migrate(dial).await?;
+    dial.session().await
+}
+
 /// Applies what is pending. Where somebody holds a table that a step changes, it lets go now and then: nodes that run must not wait
 /// behind it for as long as that takes.
 pub(super) async fn migrate(dial: &Dial) -> Result<SchemaState, StoreError> {
@@ -194,7 +204,7 @@ pub(super) async fn migrate(dial: &Dial) -> Result<SchemaState, StoreError> {
 async fn apply(dial: &Dial) -> Result<SchemaState, Stopped> {
     let state = state(dial).await?;
     // Nodes that run are not held up where there is nothing to do.
-    if state.applied == state.known {
+    if state.is_current() {
         return Ok(state);
     }
     let mut session = dial.session().await?;
@@ -237,8 +247,12 @@ async fn take(session: &mut Session, steps: &[Step], patience: Duration) -> Resu
 
 /// Where a database stands, without changing it. `Unavailable` also: it does not answer in time.
 pub(super) async fn state(dial: &Dial) -> Result<SchemaState, StoreError> {
-    let mut session = dial.session().await?;
-    dial.in_time(Box::pin(look(&mut session))).await
+    state_on(dial, &mut dial.session().await?).await
+}
+
+/// The same over a connection that is there.
+pub(super) async fn state_on(dial: &Dial, session: &mut Session) -> Result<SchemaState, StoreError> {
+    dial.in_time(Box::pin(look(session))).await
 }
 
 async fn look(session: &mut Session) -> Result<SchemaState, StoreError> {

@@ -28,13 +28,12 @@ impl Snapshot {
     pub(crate) async fn take(options: &PostgresOptions) -> Result<Self, StoreError> {
         let dial = Dial::of(options)?;
         // Else another client's statements may come in between.
-        pooled::refuse_shared(&dial).await?;
-        let at = schema::state(&dial).await?;
-        if at.applied != at.known {
+        let mut session = pooled::refuse_shared(&dial).await?;
+        let at = schema::state_on(&dial, &mut session).await?;
+        if !at.is_current() {
             return Err(at.not_to_be_copied());
         }
-        refuse_unfinished(&dial).await?;
-        let session = dial.session().await?;
+        refuse_unfinished(&dial, &session).await?;
         session.client().batch_execute(SETTINGS).await.map_err(fault)?;
         session.client().batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await.map_err(fault)?;
         Ok(Self { session })

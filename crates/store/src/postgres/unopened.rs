@@ -26,7 +26,8 @@ impl PostgresStore {
 
     /// Refuses a database that a move, or a restore, has begun to fill and not finished.
     pub async fn refuse_unfinished(options: &PostgresOptions) -> Result<(), StoreError> {
-        moving::refuse_unfinished(&Dial::of(options)?).await
+        let dial = Dial::of(options)?;
+        moving::refuse_unfinished(&dial, &dial.session().await?).await
     }
 
     /// Keeps moves and restores out of a database for as long as what this gives is there: one that is empty may become a deployment meanwhile.

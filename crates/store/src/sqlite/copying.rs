@@ -74,7 +74,7 @@ impl SqliteStore {
     /// only keeps the log from being emptied for as long as it takes.
     pub fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
         let at = state(from)?;
-        if at.applied != at.known {
+        if !at.is_current() {
             return Err(at.not_to_be_copied());
         }
         let to = to.to_str().ok_or_else(|| StoreError::Unfit(format!("{} is not UTF-8", to.display())))?;

@@ -62,7 +62,9 @@ pub struct Database {
 impl Database {
     /// Makes one, and the cluster if this is the first.
     pub async fn new() -> Self {
-        Self::copy_of("template0", cluster()).await
+        let folder = cluster();
+        let server = connect(&folder, "postgres").await;
+        Self::copy_of("template0", folder, &server).await
     }
 
     /// The same with the schema in it, as `migrate` makes it, for whoever is not about how that comes about: the steps take far longer than a copy.
@@ -74,7 +76,7 @@ impl Database {
         let there = "SELECT FROM pg_database WHERE datname = 'with_schema'";
         if server.query_opt(there, &[]).await.expect("reads").is_none() {
             // It goes with the cluster, under another name.
-            let made = ManuallyDrop::new(Self::copy_of("template0", folder.clone()).await);
+            let made = ManuallyDrop::new(Self::copy_of("template0", folder.clone(), &server).await);
             let options = PostgresOptions::new(made.url(), [0; 16], [0; 16]);
             PostgresStore::migrate(&options).await.expect("the steps are applied");
             end_connections(&server, &made.name).await;
@@ -82,13 +84,12 @@ impl Database {
             server.batch_execute(&rename).await.expect("is renamed");
         }
         server.batch_execute("SELECT pg_advisory_unlock(1)").await.expect("the lock is let go");
-        Self::copy_of("with_schema", folder).await
+        Self::copy_of("with_schema", folder, &server).await
     }
 
-    async fn copy_of(template: &str, folder: PathBuf) -> Self {
+    async fn copy_of(template: &str, folder: PathBuf, server: &Client) -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let name = format!("t{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let server = connect(&folder, "postgres").await;
         // Files are copied: a log of each of their pages takes twice as long.
         let create = format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy");
         server.batch_execute(&create).await.expect("makes a database");

@@ -59,7 +59,7 @@ pub struct Proved {
 pub async fn run(kind: StoreKind, plan: Plan) -> Result<Proved> {
     let mut proved = Proved::default();
     let began = Instant::now();
-    let trading = Trading::done(kind, plan).await?;
+    let trading = Box::pin(Trading::done(kind, plan)).await?;
     proved.paying = began.elapsed();
     let began = Instant::now();
     let mut books = [Books::default(), Books::default()];
