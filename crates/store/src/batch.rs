@@ -160,16 +160,20 @@ pub enum Write {
         /// Whose.
         application: ApplicationNo,
     },
-    /// Makes one delivered or dead event pending again. Its attempts go on counting. Guard: it exists and is delivered or dead.
+    /// Makes one delivered or dead event pending again. Its attempts go on counting. Guard: it exists and is delivered or dead, and no attempt was made
+    /// since it was read.
     Redeliver {
         /// Tenant of the event.
         tenant: TenantNo,
         /// Which.
         event: EventNo,
+        /// Attempts that it had.
+        attempts: i64,
         /// When it is due.
         due_at: UnixMillis,
     },
-    /// Makes a pending event due by then, if it was due later. Guard: it is pending, and no attempt was made since it was read.
+    /// Makes a pending event due by then, if it was due later. Guard: it is pending and waits for no other one, no attempt was made since it was read,
+    /// and it is due when it was then.
     SendNow {
         /// Tenant of the event.
         tenant: TenantNo,
@@ -177,6 +181,8 @@ pub enum Write {
         event: EventNo,
         /// Attempts that it had.
         attempts: i64,
+        /// When it was due.
+        was_due: UnixMillis,
         /// When it is due, at the latest.
         due_at: UnixMillis,
     },

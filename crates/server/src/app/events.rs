@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{EventNo, SortedId, prefix};
-use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::CallbackBody;
 use countersign_store::Store;
 use countersign_store::attempt_log::AttemptBytes;
@@ -21,13 +21,10 @@ use super::error::AppError;
 use super::operators::{Keep, kept};
 use super::payment_orders::LOOKED_MAX;
 use super::turns::TurnKey;
-use super::{Actor, App, Deed, delivery, fresh};
+use super::{Actor, App, Deed, fresh};
 
 /// How often an event is written anew under another number before we say busy.
 const NUMBER_TRIES_MAX: u32 = 5;
-
-/// Looks at an event that others send again, too.
-const REDELIVERY_TRIES_MAX: u32 = 5;
 
 /// Something that happened, in the words that the merchant will read.
 #[derive(Clone, Debug)]
@@ -283,83 +280,6 @@ pub async fn list(app: &App, filter: EventFilter, after: Option<i64>, limit: u32
         as_it_stands(app, row, goes_out)
     };
     Ok(EventPage { events: events.into_iter().map(stands).collect(), next })
-}
-
-/// Makes a delivered or dead event pending again, due now; or one that waits for its next attempt due now.
-pub async fn redeliver(
-    app: &App,
-    event_id: SortedId,
-    keep: &Keep<'_, EventRow>,
-    actor: &Actor,
-) -> Result<EventRow, AppError> {
-    for _ in 0..REDELIVERY_TRIES_MAX {
-        let (event, _) = find(app, event_id).await?;
-        delivery::must_go_out(app)?;
-        let view = application(app, &event.client_id).await?;
-        let now = app.clock.now();
-        if event.state == DeliveryState::Pending {
-            // Without a secret what is due by now does not go by itself, so that is what it is told.
-            delivery::must_be_signed(app, &view)?;
-        }
-        let write = redelivering(&event, &view, now)?;
-        delivery::must_be_wanted(&view)?;
-        delivery::must_be_signed(app, &view)?;
-        let again = EventRow { state: DeliveryState::Pending, due_at: Some(now), ..event.clone() };
-        let described = |event: &EventRow| {
-            json!({ "state": event.state.name(), "next_attempt_at": next_attempt_at(event).map(rfc3339) }).to_string()
-        };
-        let (before, after) = (described(&event), described(&again));
-        let audit = actor.did(Deed {
-            tenant: Some(event.tenant),
-            at: now,
-            action: "event.redeliver",
-            subject: &public_id(event_id),
-            before,
-            after,
-        });
-        let mut writes = vec![write, Write::RecordAudit(Box::new(audit))];
-        writes.extend(kept(keep, &again));
-        match app.store.commit(actor.batch(writes)).await {
-            Ok(_) => {
-                app.ring(event.tenant, event.application);
-                return Ok(again);
-            }
-            // Somebody was first. It is refused at the next look, unless it has gone out by then.
-            Err(CommitError::Conflict(Conflict::Moved(Key::Delivery(_)))) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(AppError::Busy)
-}
-
-/// What sends an event again, or sooner than its schedule says.
-fn redelivering(event: &EventRow, view: &ApplicationView, now: UnixMillis) -> Result<Write, AppError> {
-    let (tenant, no) = (event.tenant, event.no);
-    let why = match event.state {
-        DeliveryState::Delivered | DeliveryState::Dead => {
-            return Ok(Write::Redeliver { tenant, event: no, due_at: now });
-        }
-        DeliveryState::Pending if event.due_at.is_none_or(|due_at| due_at <= now) => {
-            "the event is pending, and due by now: it is sent without being asked for, as soon as its endpoint takes callbacks \
-             (`countersign application callbacks` says how it stands)"
-                .to_owned()
-        }
-        DeliveryState::Pending if event.behind.is_some() => {
-            "the event waits for an earlier one of its bizId: send that one again (`countersign event list --biz-id` shows it), and \
-             this one follows as soon as it is delivered or dead"
-                .to_owned()
-        }
-        DeliveryState::Pending => {
-            return Ok(Write::SendNow { tenant, event: no, attempts: event.attempts, due_at: now });
-        }
-        DeliveryState::Held if view.goes_out() => {
-            "the event is held, and let go in this moment: it is sent without being asked for".to_owned()
-        }
-        DeliveryState::Held => {
-            format!("the event is held: its application gets no callbacks now, since {}", delivery::silence(view))
-        }
-    };
-    Err(AppError::NotRedeliverable(why))
 }
 
 /// When an event is due next, in words of the operator API: none unless pending.

@@ -166,11 +166,17 @@ pub async fn happens(app: &App, client_id: &str) -> EventRow {
 
 /// The one attempt at an event, which came to nothing long ago.
 fn dies(event: &EventRow) -> Write {
+    attempted(event, 1, DeliveryState::Dead)
+}
+
+/// An attempt at an event, long ago, after which it is delivered or dead.
+pub fn attempted(event: &EventRow, attempt: i64, state: DeliveryState) -> Write {
+    let is_delivered = state == DeliveryState::Delivered;
     let attempt = AttemptRow {
         event: event.no,
-        attempt: 1,
+        attempt,
         at: UnixMillis(1),
-        outcome: Outcome::Timeout,
+        outcome: if is_delivered { Outcome::Delivered } else { Outcome::Timeout },
         http_status: None,
         duration_ms: 1,
         address: None,
@@ -178,7 +184,7 @@ fn dies(event: &EventRow) -> Write {
         fence: Fence(0),
         phases: Phases::default(),
     };
-    let (tenant, application, state) = (event.tenant, event.application, DeliveryState::Dead);
+    let (tenant, application) = (event.tenant, event.application);
     let bytes = Some(Arc::new(AttemptBytes { sent_head: b"POST / HTTP/1.1".to_vec(), ..AttemptBytes::default() }));
     Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes, state, due_at: None }
 }

@@ -18,6 +18,7 @@ use super::operators::{Keep, kept};
 use super::{Actor, App, Deed, delivery};
 
 pub mod of_all;
+pub mod of_one;
 
 /// Events that are looked at in one read.
 const LOOKED_AT_ONCE: u32 = 5_000;

@@ -21,6 +21,7 @@ use super::paging::{Asked, Mark, Page, lettered};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::App;
 use crate::app::events::{self, Happening, next_attempt_at, parse_public_id, public_id};
+use crate::app::redelivery::of_one;
 use crate::dispatch::BIZ_TYPE as TRIAL;
 
 /// Longest `bizType` and `bizStatus`, in characters.
@@ -274,7 +275,7 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(id): Named<String>) -> Re
 pub async fn redeliver(Named(id): Named<String>, Bare(call): Bare) -> Reply {
     call.once(async {
         let event =
-            events::redeliver(call.app(), event_id(&id)?, &|row| call.keep(&Event::from(row)), &call.actor).await?;
+            of_one::redeliver(call.app(), event_id(&id)?, &|row| call.keep(&Event::from(row)), &call.actor).await?;
         Ok(Event::from(&event))
     })
     .await

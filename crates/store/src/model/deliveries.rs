@@ -6,7 +6,7 @@ use countersign_domain::time::UnixMillis;
 
 use super::state::{State, guard, parent};
 use crate::attempt_log::AttemptBytes;
-use crate::batch::{Committed, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Key};
+use crate::batch::{Committed, Conflict, DELIVERIES_TURNED_MAX, EventNumbers, Key, Write};
 use crate::contract::{AttemptRow, CommitError, EventRow};
 
 impl State {
@@ -71,10 +71,21 @@ impl State {
         }
     }
 
-    pub(super) fn redeliver(
+    pub(super) fn send_again(&mut self, write: &Write) -> Result<(), CommitError> {
+        match write {
+            Write::Redeliver { tenant, event, attempts, due_at } => self.redeliver(*tenant, *event, *attempts, *due_at),
+            Write::SendNow { tenant, event, attempts, was_due, due_at } => {
+                self.send_now((*tenant, *event), (*attempts, *was_due), *due_at)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn redeliver(
         &mut self,
         tenant: TenantNo,
         event: EventNo,
+        attempts: i64,
         due_at: UnixMillis,
     ) -> Result<(), CommitError> {
         let moved = || Conflict::Moved(Key::Delivery(event));
@@ -83,22 +94,22 @@ impl State {
             DeliveryState::Delivered | DeliveryState::Dead => true,
             DeliveryState::Pending | DeliveryState::Held => false,
         };
-        guard(may && stored.tenant == tenant, moved)?;
+        guard(may && (stored.tenant, stored.attempts) == (tenant, attempts), moved)?;
         stored.state = DeliveryState::Pending;
         stored.due_at = Some(due_at);
         stored.by_hand = true;
         Ok(())
     }
 
-    pub(super) fn send_now(
+    fn send_now(
         &mut self,
-        tenant: TenantNo,
-        event: EventNo,
-        attempts: i64,
+        (tenant, event): (TenantNo, EventNo),
+        (attempts, was_due): (i64, UnixMillis),
         due_at: UnixMillis,
     ) -> Result<(), CommitError> {
         let found = self.events.get_mut(&event);
-        let pending = found.filter(|e| (e.tenant, e.state, e.attempts) == (tenant, DeliveryState::Pending, attempts));
+        let stands = (tenant, DeliveryState::Pending, attempts, Some(was_due), None);
+        let pending = found.filter(|e| (e.tenant, e.state, e.attempts, e.due_at, e.behind) == stands);
         let pending = pending.ok_or(CommitError::Conflict(Conflict::Moved(Key::Delivery(event))))?;
         pending.due_at = pending.due_at.map(|at| at.min(due_at));
         Ok(())

@@ -194,8 +194,7 @@ impl State {
                 Ok(())
             }
             Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, *behind, *until),
-            Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at),
-            Write::SendNow { tenant, event, attempts, due_at } => self.send_now(*tenant, *event, *attempts, *due_at),
+            Write::Redeliver { .. } | Write::SendNow { .. } => self.send_again(write),
             Write::Redelivery(write) => self.redelivery(write),
             Write::RememberAnswer(row) => self.remember(row),
             Write::RecordAudit(row) => {

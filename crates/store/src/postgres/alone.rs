@@ -225,10 +225,7 @@ impl<'a> Alone<'a> {
                 self.run(Sql::TurnHeld, of).await.map(|_| ())
             }
             Write::Defer { tenant, event, behind, until } => self.defer(*tenant, *event, *behind, *until).await,
-            Write::Redeliver { tenant, event, due_at } => self.redeliver(*tenant, *event, *due_at).await,
-            Write::SendNow { tenant, event, attempts, due_at } => {
-                self.send_now(*tenant, *event, *attempts, *due_at).await
-            }
+            Write::Redeliver { .. } | Write::SendNow { .. } => self.send_again(write).await,
             Write::Redelivery(write) => redelivery::write(self.session, write).await,
             Write::RememberAnswer(row) => self.remember(row).await,
             Write::ForgetAnswers { kept_before } => self.forget_answers(*kept_before).await,
@@ -467,22 +464,31 @@ impl<'a> Alone<'a> {
         guard(&found, Conflict::Moved(Key::Delivery(event)))
     }
 
-    async fn redeliver(&self, tenant: TenantNo, event: EventNo, due_at: UnixMillis) -> Result<(), Stop> {
+    async fn send_again(&self, write: &Write) -> Result<(), Stop> {
+        match write {
+            Write::Redeliver { tenant, event, attempts, due_at } => {
+                self.redeliver(*tenant, *event, *attempts, *due_at).await
+            }
+            Write::SendNow { tenant, event, attempts, was_due, due_at } => {
+                let soon: Params<'_> = &[&tenant.0, &event.0, &due_at.0, attempts, &was_due.0];
+                guard(&self.run(Sql::DeliverySoon, soon).await?, Conflict::Moved(Key::Delivery(*event)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn redeliver(&self, tenant: TenantNo, event: EventNo, attempts: i64, due_at: UnixMillis) -> Result<(), Stop> {
         let moved = || Stop::Refused(CommitError::Conflict(Conflict::Moved(Key::Delivery(event))));
         let found = self.run(Sql::DeliveriesLock, &[&vec![tenant.0], &vec![event.0]]).await?;
         let Some(row) = found.first() else { return Err(moved()) };
-        let mut f = Fields::new(row, "delivery", 3, 1);
+        let mut f = Fields::new(row, "delivery", 2, 1);
+        let had = f.int()?;
         match DeliveryState::from_name(&f.text()?) {
-            Some(DeliveryState::Delivered | DeliveryState::Dead) => {}
-            Some(DeliveryState::Pending | DeliveryState::Held) => return Err(moved()),
+            Some(state) if state.is_over() && had == attempts => {}
+            Some(_) => return Err(moved()),
             None => return Err(f.corrupt().into()),
         }
         self.run(Sql::DeliveryAgain, &[&tenant.0, &event.0, &due_at.0]).await.map(|_| ())
-    }
-
-    async fn send_now(&self, tenant: TenantNo, event: EventNo, attempts: i64, due_at: UnixMillis) -> Result<(), Stop> {
-        let found = self.run(Sql::DeliverySoon, &[&tenant.0, &event.0, &due_at.0, &attempts]).await?;
-        guard(&found, Conflict::Moved(Key::Delivery(event)))
     }
 
     async fn remember(&self, NewAnswer { row, ended_before }: &NewAnswer) -> Result<(), Stop> {

@@ -333,7 +333,7 @@ statements! {
                     RETURNING 1::bigint";
     DeliveryAgain: "UPDATE delivery SET state = 'pending', due_at = $3, by_hand = TRUE WHERE tenant_no = $1 AND event_no = $2";
     DeliverySoon: "UPDATE delivery SET due_at = least(due_at, $3) WHERE tenant_no = $1 AND event_no = $2 AND state = 'pending' AND attempts = $4
-                   RETURNING 1::bigint";
+                   AND due_at = $5 AND behind_no IS NULL RETURNING 1::bigint";
     DeliveryTurn: "INSERT INTO delivery_turn (tenant_no, application_no, due_at)
                    SELECT tenant_no, application_no, $3 FROM application WHERE application_no = $2 AND tenant_no = $1
                    ON CONFLICT (tenant_no, application_no) DO UPDATE SET due_at = excluded.due_at";

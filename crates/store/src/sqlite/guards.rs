@@ -95,8 +95,7 @@ impl Applier<'_> {
                 self.check_attempt(*tenant, *application, attempt)?;
             }
             Write::Defer { tenant, event, behind, .. } => self.check_waits(*tenant, *event, *behind)?,
-            Write::Redeliver { tenant, event, .. } => self.check_stands(*tenant, *event, DeliveryState::is_over)?,
-            Write::SendNow { tenant, event, attempts, .. } => self.check_untried(*tenant, *event, *attempts)?,
+            Write::Redeliver { .. } | Write::SendNow { .. } => self.check_sent_again(write)?,
             Write::Redelivery(write) => self.check_redeliveries(write)?,
             Write::RememberAnswer(new) => {
                 let of = params![new.row.scope, new.row.key, new.ended_before.0];
@@ -206,10 +205,20 @@ impl Applier<'_> {
         guard(stands.is_some_and(must), Conflict::Moved(Key::Delivery(event)))
     }
 
-    /// That an event is pending, and no attempt was made since it was read.
-    fn check_untried(&mut self, tenant: TenantNo, event: EventNo, attempts: i64) -> Result<(), Stop> {
-        let stands = self.delivery(tenant, event.0)?;
-        guard(stands == Some((attempts, DeliveryState::Pending)), Conflict::Moved(Key::Delivery(event)))
+    /// That an event that an operator sends again, or sooner, stands as it was read.
+    fn check_sent_again(&mut self, write: &Write) -> Result<(), Stop> {
+        let (holds, event) = match write {
+            Write::Redeliver { tenant, event, attempts, .. } => {
+                let stands = self.delivery(*tenant, event.0)?;
+                (stands.is_some_and(|(had, state)| had == *attempts && state.is_over()), event)
+            }
+            Write::SendNow { tenant, event, attempts, was_due, .. } => {
+                let of = [event.0, tenant.0, *attempts, was_due.0];
+                (self.kept.finds(Sql::DeliveryAwaits, of)?, event)
+            }
+            _ => return Ok(()),
+        };
+        guard(holds, Conflict::Moved(Key::Delivery(*event)))
     }
 
     fn check_redeliveries(&mut self, write: &RedeliveryWrite) -> Result<(), Stop> {

@@ -161,6 +161,8 @@ statements! {
     DeliveryInsert: "INSERT INTO delivery (tenant_no, event_no, application_no, state, attempts, due_at)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     DeliverySelect: "SELECT attempts, state FROM delivery WHERE event_no = ?1 AND tenant_no = ?2";
+    DeliveryAwaits: "SELECT 1 FROM delivery WHERE event_no = ?1 AND tenant_no = ?2 AND state = 'pending' AND attempts = ?3 AND due_at = ?4
+                     AND behind_no IS NULL";
     DeliveryUpdate: "UPDATE delivery SET state = ?2, attempts = ?3, due_at = ?4, behind_no = NULL,
                      by_hand = (by_hand AND (?2 = 'pending' OR ?2 = 'held')) WHERE event_no = ?1 AND tenant_no = ?5 AND attempts = ?3 - 1
                      AND (state = 'pending' OR state = 'held' OR state = 'delivered' OR state = 'dead')";

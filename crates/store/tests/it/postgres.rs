@@ -481,8 +481,9 @@ async fn a_row_that_cannot_be_read_back_is_corrupt_and_named() {
     client.batch_execute("UPDATE delivery SET state = 'lost'").await.expect("damages");
     let refused = store.commit(Batch(vec![attempt(1, 2, DeliveryState::Dead, None)])).await;
     assert!(matches!(refused, Err(CommitError::Store(StoreError::Corrupt { table: "delivery", .. }))), "{refused:?}");
-    let refused =
-        store.commit(Batch(vec![Write::Redeliver { tenant: TENANT, event: event(1, "a").no, due_at: at(0) }])).await;
+    let refused = store
+        .commit(Batch(vec![Write::Redeliver { tenant: TENANT, event: event(1, "a").no, attempts: 1, due_at: at(0) }]))
+        .await;
     assert!(matches!(refused, Err(CommitError::Store(StoreError::Corrupt { table: "delivery", .. }))), "{refused:?}");
 }
 

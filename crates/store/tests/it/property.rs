@@ -130,7 +130,9 @@ fn payments() -> impl Strategy<Value = Write> {
 
 fn state() -> impl Strategy<Value = (DeliveryState, Option<i64>)> {
     prop_oneof![
-        4 => (0..50i64).prop_map(|due| (DeliveryState::Pending, Some(due))),
+        3 => (0..50i64).prop_map(|due| (DeliveryState::Pending, Some(due))),
+        // What is sent sooner must be due when it was.
+        2 => Just((DeliveryState::Pending, Some(40))),
         2 => Just((DeliveryState::Held, None)),
         2 => Just((DeliveryState::Delivered, None)),
         2 => Just((DeliveryState::Dead, None)),
@@ -162,10 +164,12 @@ fn events() -> impl Strategy<Value = Write> {
         2 => (1..9i64, 1..9i64, 0..50i64).prop_map(|(no, behind, until)| defer(no, behind, until)),
         1 => (0..5i64).prop_map(|ms| Write::ForgetBytes { tenant: TENANT, begun_before: at(ms) }),
         1 => (0..2i64).prop_map(|ms| Write::ForgetEvents { tenant: TENANT, application: APP, created_before: at(ms) }),
-        2 => (1..9i64, 0..3i64, 0..50i64).prop_map(|(no, attempts, due)| {
-            Write::SendNow { tenant: TENANT, event: EventNo(no), attempts, due_at: at(due) }
+        3 => (1..9i64, 0..2i64, 39..41i64, 0..50i64).prop_map(|(no, attempts, was, due)| {
+            Write::SendNow { tenant: TENANT, event: EventNo(no), attempts, was_due: at(was), due_at: at(due) }
         }),
-        2 => (1..9i64, 0..50i64).prop_map(|(no, due)| Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(due) }),
+        2 => (1..9i64, 0..3i64, 0..50i64).prop_map(|(no, attempts, due)| {
+            Write::Redeliver { tenant: TENANT, event: EventNo(no), attempts, due_at: at(due) }
+        }),
     ]
 }
 

@@ -106,7 +106,10 @@ fn batches(n: i64) -> Vec<Vec<Write>> {
         }],
         vec![Write::ForgetBytes { tenant, begun_before: at(9) }],
         vec![Write::ForgetEvents { tenant, application: app, created_before: at(9) }],
-        vec![Write::Redeliver { tenant, event: EventNo(no), due_at: at(1) }, audit_of(Some(tenant), 0, "three")],
+        vec![
+            Write::Redeliver { tenant, event: EventNo(no), attempts: 1, due_at: at(1) },
+            audit_of(Some(tenant), 0, "three"),
+        ],
         vec![Write::HoldPending { tenant, application: app }],
         vec![Write::ReleaseHeld { tenant, application: app, due_at: at(2) }],
         // One that its group leaves behind: its nonce is taken back out.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use countersign::app::endpoint::{self, Flow};
 use countersign::app::events::{self, Happening};
 use countersign::app::identity::{self, ApplicationChange, NewApplication, NewMerchant, Set, Standing};
+use countersign::app::redelivery::of_one;
 use countersign::app::{Actor, App};
 use countersign::clock::Clock;
 use countersign::config::Config;

@@ -164,7 +164,9 @@ pub async fn events_are_forgotten_up_to_the_first_that_is_open_or_young(store: A
     assert_eq!(seqs(&store).await, [3, 4, 5, 6, 7]);
     assert_eq!(store.event(Asker::Operator, SortedId(2)).await.expect("reads"), None);
     assert!(!has_bytes(&store, 2, 1).await && has_bytes(&store, 3, 1).await);
-    let gone = conflict(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(2), due_at: at(9) }]).await;
+    let gone =
+        conflict(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(2), attempts: 1, due_at: at(9) }])
+            .await;
     assert_eq!(gone, Conflict::Moved(Key::Delivery(EventNo(2))));
     commit(&*store, vec![forget_events(99)]).await;
     assert_eq!(seqs(&store).await, [4, 5, 6, 7], "what is owed stays, and all behind it");

@@ -161,7 +161,7 @@ pub async fn dead_events_come_newest_first_with_their_last_attempt(store: Any) {
 
 pub async fn what_is_sent_again_is_dead_no_more(store: Any) {
     dies(&store, 1, (Outcome::Timeout, None)).await;
-    commit(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(1), due_at: at(90) }]).await;
+    commit(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(1), attempts: 1, due_at: at(90) }]).await;
     assert_eq!(deaths(&store, None, 9).await, []);
     try_it(&store, 1, 2, (Outcome::Unreadable, Some(200)), DeliveryState::Dead).await;
     assert_eq!(deaths(&store, None, 9).await, [death(1, Outcome::Unreadable, Some(200), 2)]);

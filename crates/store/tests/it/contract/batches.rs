@@ -54,10 +54,10 @@ async fn nothing_of_it_is_there(store: &Any) {
 
 pub async fn a_refused_batch_leaves_no_trace(store: Any) {
     let mut writes = many_writes();
-    writes.push(Write::Redeliver { tenant: TENANT, event: EventNo(404), due_at: at(0) });
+    writes.push(Write::Redeliver { tenant: TENANT, event: EventNo(404), attempts: 1, due_at: at(0) });
     // The same without a second write about events: refused by its last guard, before anything is written.
     let mut apart: Vec<_> = many_writes().into_iter().filter(|w| !matches!(w, Write::EnqueueEvent(_))).collect();
-    apart.push(Write::Redeliver { tenant: TENANT, event: EventNo(404), due_at: at(0) });
+    apart.push(Write::Redeliver { tenant: TENANT, event: EventNo(404), attempts: 1, due_at: at(0) });
     for writes in [writes, apart] {
         assert_eq!(conflict(&*store, writes).await, Conflict::Moved(Key::Delivery(EventNo(404))));
         nothing_of_it_is_there(&store).await;
@@ -84,7 +84,7 @@ pub async fn a_batch_that_depends_on_itself_is_applied_in_order(store: Any) {
             Write::MoveConvertOrder { tenant: TENANT, order: Box::new(moved.clone()), at: at(1) },
             enqueue(event(1, "a")),
             attempt(1, 1, DeliveryState::Dead, None),
-            Write::Redeliver { tenant: TENANT, event: EventNo(1), due_at: at(5) },
+            Write::Redeliver { tenant: TENANT, event: EventNo(1), attempts: 1, due_at: at(5) },
             Write::HoldPending { tenant: TENANT, application: APP },
         ],
     )
@@ -140,8 +140,8 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             Write::ReleaseHeld { tenant, application: APP, due_at: at(1) },
             Write::HoldPending { tenant, application: APP },
             Write::Reassess { tenant, merchant: None, due_at: at(1) },
-            Write::Redeliver { tenant, event: EventNo(1), due_at: at(1) },
-            Write::SendNow { tenant, event: EventNo(1), attempts: 0, due_at: at(1) },
+            Write::Redeliver { tenant, event: EventNo(1), attempts: 1, due_at: at(1) },
+            Write::SendNow { tenant, event: EventNo(1), attempts: 0, was_due: at(1), due_at: at(1) },
             Write::Defer { tenant, event: EventNo(1), behind: EventNo(2), until: at(1) },
             redelivery::stop_of(tenant),
             conversion::of(tenant),
@@ -188,9 +188,10 @@ pub async fn what_is_another_tenants_is_not_there(store: Any) {
     assert_eq!(refused, Conflict::Moved(Key::ConvertOrder(id)));
     let Write::RecordAttempt { attempt, .. } = attempt(1, 1, DeliveryState::Dead, None) else { panic!("an attempt") };
     assert_eq!(conflict(&*store, vec![record(tenant, attempt)]).await, Conflict::Moved(Key::Delivery(EventNo(1))));
-    let again = Write::Redeliver { tenant, event: EventNo(2), due_at: at(1) };
+    let again = Write::Redeliver { tenant, event: EventNo(2), attempts: 1, due_at: at(1) };
     assert_eq!(conflict(&*store, vec![again]).await, Conflict::Moved(Key::Delivery(EventNo(2))));
-    let now = Write::SendNow { tenant, event: EventNo(1), attempts: 0, due_at: at(1) };
+    let was_due = event(1, "a").due_at.expect("it is pending");
+    let now = Write::SendNow { tenant, event: EventNo(1), attempts: 0, was_due, due_at: at(1) };
     assert_eq!(conflict(&*store, vec![now]).await, Conflict::Moved(Key::Delivery(EventNo(1))));
     commit(&*store, vec![Write::HoldPending { tenant, application: APP }]).await;
     assert_eq!(

@@ -189,7 +189,7 @@ pub async fn what_is_sent_by_hand_is_noted_until_it_is_over(store: Any) {
     commit(&*store, vec![enqueue(event(1, "a"))]).await;
     commit(&*store, vec![attempt(1, 1, DeliveryState::Dead, None)]).await;
     assert!(!one(&store, 1).await.by_hand);
-    commit(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(1), due_at: at(3) }]).await;
+    commit(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(1), attempts: 1, due_at: at(3) }]).await;
     assert!(one(&store, 1).await.by_hand);
     commit(&*store, vec![attempt(1, 2, DeliveryState::Pending, Some(at(9)))]).await;
     assert!(one(&store, 1).await.by_hand);
@@ -247,11 +247,17 @@ pub async fn only_what_is_over_is_delivered_again(store: Any) {
     }
     commit(&*store, vec![attempt(2, 1, DeliveryState::Delivered, None)]).await;
     commit(&*store, vec![attempt(3, 1, DeliveryState::Dead, None)]).await;
-    let again = |no| Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(80) };
+    let again_after = |no, attempts| Write::Redeliver { tenant: TENANT, event: EventNo(no), attempts, due_at: at(80) };
+    let again = |no| again_after(no, 1);
     let held = EventRow { state: DeliveryState::Held, due_at: None, ..event(4, "a") };
     commit(&*store, vec![enqueue(held)]).await;
     for no in [1, 4, 404] {
         assert_eq!(conflict(&*store, vec![again(no)]).await, Conflict::Moved(Key::Delivery(EventNo(no))));
+    }
+    // One that was sent again in between is another thing: what was looked at is not what would be sent.
+    for attempts in [0, 2] {
+        let moved = conflict(&*store, vec![again_after(2, attempts)]).await;
+        assert_eq!(moved, Conflict::Moved(Key::Delivery(EventNo(2))), "{attempts}");
     }
     commit(&*store, vec![again(2), again(3)]).await;
     assert_eq!(due(&store, 80).await, [1, 2, 3]);
@@ -270,20 +276,28 @@ pub async fn what_is_pending_is_due_sooner_and_only_that(store: Any) {
     commit(&*store, vec![defer(5, 1, 700)]).await;
     let held = EventRow { state: DeliveryState::Held, due_at: None, ..event(6, "b") };
     commit(&*store, vec![enqueue(held)]).await;
-    let now = |no, attempts| Write::SendNow { tenant: TENANT, event: EventNo(no), attempts, due_at: at(80) };
-    // One that was tried in between is another thing: its next attempt is not the one that was meant.
-    for (no, attempts) in [(3, 1), (4, 1), (6, 0), (404, 0), (1, 0), (5, 1)] {
-        assert_eq!(conflict(&*store, vec![now(no, attempts)]).await, Conflict::Moved(Key::Delivery(EventNo(no))));
+    let now = |no, attempts, was_due| {
+        let (event, was_due, due_at) = (EventNo(no), at(was_due), at(80));
+        Write::SendNow { tenant: TENANT, event, attempts, was_due, due_at }
+    };
+    // One that was tried in between is another thing: its next attempt is not the one that was meant. So is one that is due at another time, or waits
+    // for another one.
+    let others =
+        [(3, 1, 900), (4, 1, 900), (6, 0, 900), (404, 0, 900), (1, 0, 900), (1, 1, 80), (5, 1, 700), (5, 0, 700)];
+    for (no, attempts, was_due) in others {
+        let refused = conflict(&*store, vec![now(no, attempts, was_due)]).await;
+        assert_eq!(refused, Conflict::Moved(Key::Delivery(EventNo(no))));
     }
-    commit(&*store, vec![now(1, 1)]).await;
-    commit(&*store, vec![now(2, 1)]).await;
-    commit(&*store, vec![now(5, 0)]).await;
+    commit(&*store, vec![now(1, 1, 900)]).await;
+    commit(&*store, vec![now(2, 1, 40)]).await;
+    let twice = conflict(&*store, vec![now(1, 1, 900)]).await;
+    assert_eq!(twice, Conflict::Moved(Key::Delivery(EventNo(1))), "it is due by now");
     let sooner = one(&store, 1).await;
     let of = (sooner.state, sooner.due_at, sooner.attempts, sooner.by_hand);
     assert_eq!(of, (DeliveryState::Pending, Some(at(80)), 1, false), "by its schedule, which goes on");
     assert_eq!(one(&store, 2).await.due_at, Some(at(40)), "not later than it was");
     let waits = one(&store, 5).await;
-    assert_eq!((waits.due_at, waits.behind), (Some(at(80)), Some(EventNo(1))));
+    assert_eq!((waits.due_at, waits.behind), (Some(at(700)), Some(EventNo(1))));
 }
 
 pub async fn a_merchant_pulls_events_in_order(store: Any) {

@@ -80,7 +80,8 @@ pub async fn what_was_delivered_and_is_sent_again_holds_up_no_later_event(store:
     commit(&*store, vec![Write::RecordAttempt { tenant, application, attempt: made, bytes, state, due_at }]).await;
     commit(&*store, vec![attempt(2, 1, DeliveryState::Dead, None)]).await;
     for no in [1, 2] {
-        commit(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(no), due_at: at(3) }]).await;
+        commit(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(no), attempts: 1, due_at: at(3) }])
+            .await;
     }
     // The endpoint says that it is gone, and comes back.
     commit(&*store, vec![attempt(1, 2, DeliveryState::Held, None)]).await;

@@ -230,7 +230,7 @@ pub async fn how_its_events_fare_is_counted_until_a_later_redelivery_takes_them(
     let foreign = Walked { tenant: OTHER_TENANT, application: APP, id: SortedId(7), after: 0, through: 9, most: 9 };
     assert_eq!(store.fared(foreign).await.expect("reads"), Fared::default());
     // What is sent again by itself stays where it was; what a later one takes is counted there.
-    let again = Write::Redeliver { tenant: TENANT, event: EventNo(1), due_at: at(95) };
+    let again = Write::Redeliver { tenant: TENANT, event: EventNo(1), attempts: 2, due_at: at(95) };
     commit(&*store, vec![again, stop_at(TENANT, 7, 4)]).await;
     commit(&*store, vec![start(redelivery(8))]).await;
     commit(&*store, vec![advance(8, (0, 9), &[2, 6], Some(at(96)))]).await;

@@ -42,7 +42,7 @@ async fn an_event_that_dies_is_told_once_in_the_audit_log_with_its_last_attempt_
     assert!(counts("countersign_callbacks_dead_total", 1));
 
     // Brought back, and dead again: once more.
-    events::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("the dead are redeliverable");
+    of_one::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("the dead are redeliverable");
     assert_eq!(bench.deliver().await, 1);
     assert_eq!(bench.state(&event).await, DeliveryState::Dead);
     assert_eq!(lines(&bench, "event.dead").await.len(), 2);
@@ -59,7 +59,7 @@ async fn what_was_delivered_stays_so_where_it_is_sent_again_in_vain_and_holds_up
     assert_eq!(bench.deliver().await, 1);
     assert_eq!(bench.state(&event).await, DeliveryState::Delivered);
     endpoint.answer_with(Reply::Status(500));
-    events::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("it is redeliverable");
+    of_one::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("it is redeliverable");
     assert_eq!(bench.deliver().await, 1);
     assert_eq!(bench.state(&event).await, DeliveryState::Pending, "its schedule goes on");
     // A later event of the same order does not wait for it.

@@ -159,7 +159,7 @@ async fn what_was_delivered_and_fails_again_at_an_old_url_goes_to_the_new_one_to
         let owner = bench.owner(Some(old.url())).await;
         let event = bench.emit(&owner, "order").await;
         assert_eq!((bench.deliver().await, bench.state(&event).await), (1, DeliveryState::Delivered));
-        events::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("it is redeliverable");
+        of_one::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("it is redeliverable");
         let set = async || {
             if moves {
                 bench.set_url(&owner, new.url()).await;

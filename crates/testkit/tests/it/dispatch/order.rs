@@ -214,8 +214,8 @@ async fn what_would_wait_for_longer_than_any_attempt_is_put_off_is_left_alone_un
     assert_eq!(bench.deliver().await, 1);
     bench.clock.advance_ms(-AHEAD_MS);
     let row = bench.row(&first).await;
-    let (tenant, event, attempts) = (row.tenant, row.no, row.attempts);
-    bench.commit(Write::SendNow { tenant, event, attempts, due_at: bench.clock.now() }).await;
+    let (tenant, event, attempts, was_due) = (row.tenant, row.no, row.attempts, row.due_at.expect("it is pending"));
+    bench.commit(Write::SendNow { tenant, event, attempts, was_due, due_at: bench.clock.now() }).await;
     assert_eq!(tokio::time::timeout(SOON, bench.deliver()).await.expect("nothing goes round and round"), 1);
     assert_eq!(bench.row(&second).await.attempts, 0);
     assert_eq!(bench.deliver_next(&first).await, 2);

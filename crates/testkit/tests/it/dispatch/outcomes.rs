@@ -221,7 +221,7 @@ async fn failed_attempts_follow_the_schedule_and_the_last_one_parks_the_event_as
     bench.clock.advance_ms(30 * 86_400_000);
     assert_eq!(bench.deliver().await, 0, "the dead stay parked");
     endpoint.answer_with(Reply::Success);
-    events::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("the dead are redeliverable");
+    of_one::redeliver(&bench.app, event.event_id, &|_| None, &actor()).await.expect("the dead are redeliverable");
     assert_eq!(bench.deliver().await, 1);
     assert_eq!(bench.state(&event).await, DeliveryState::Delivered);
     assert_eq!(endpoint.received().last().expect("one").need("x-service-attempt"), "14");

@@ -39,7 +39,7 @@ impl Bench {
     }
 
     async fn send_again(&self, event: &EventRow) {
-        events::redeliver(&self.app, event.event_id, &|_| None, &actor()).await.expect("it is redeliverable");
+        of_one::redeliver(&self.app, event.event_id, &|_| None, &actor()).await.expect("it is redeliverable");
     }
 }
 

@@ -139,7 +139,7 @@ async fn without_a_live_secret_deliveries_wait_and_no_attempt_is_counted() {
     assert_eq!((row.state, row.attempts), (DeliveryState::Pending, 0));
     assert_eq!(bench.deliver().await, 0, "it rests");
     let no_secret = "the application has no live secret to sign with: make one, and ask again";
-    let one = events::redeliver(&bench.app, earlier.event_id, &|_| None, &actor()).await;
+    let one = of_one::redeliver(&bench.app, earlier.event_id, &|_| None, &actor()).await;
     assert_eq!(one.expect_err("nothing signs it").to_string(), no_secret);
     let wish = Wish::every(DeliveryState::Delivered, 10);
     let many = redelivery::start(&bench.app, &owner.client_id, &wish, &|_| None, &actor()).await;
@@ -153,5 +153,5 @@ async fn without_a_live_secret_deliveries_wait_and_no_attempt_is_counted() {
     let (one, other) = tokio::join!(begin(), begin());
     let told = one.and(other).expect_err("one at a time").to_string();
     assert!(told.starts_with("a redelivery of this application is running (rdl_"), "{told}");
-    events::redeliver(&bench.app, earlier.event_id, &|_| None, &actor()).await.expect("now it may go");
+    of_one::redeliver(&bench.app, earlier.event_id, &|_| None, &actor()).await.expect("now it may go");
 }
