@@ -17,10 +17,10 @@ use hyper::service::{Service, service_fn};
 use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
@@ -28,6 +28,7 @@ use address_limit::Refusals;
 use connection_state::ConnectionState;
 use crowd::Crowd;
 use date::date;
+use ending::{Ending, Guest, LAST_WORDS};
 use linger::Lingering;
 use long_answers::{LongAnswer, PART_BYTES_MAX};
 use upload::Drains;
@@ -36,6 +37,7 @@ mod address_limit;
 mod connection_state;
 mod crowd;
 mod date;
+mod ending;
 mod expiry;
 mod linger;
 mod long_answers;
@@ -124,8 +126,8 @@ const SEND_BYTES_MAX: usize = PART_BYTES_MAX;
 /// Requests of HTTP/2 that were reset before anybody looked at them, and resets that we had to send: more end the connection.
 const RESETS_MAX: usize = 32;
 
-/// How long nothing goes on upon a connection of HTTP/2 before it is closed at the end, twice: what it was told last is on the way, and so may a request be.
-const LAST_WORDS: Duration = Duration::from_millis(250);
+/// How long the system may take to hand over what it has accepted for a listener that ends.
+const HANDED_OVER: Duration = Duration::from_millis(5);
 
 /// Accepts until `shutdown` says true, then drains. `service_for` makes the service of a connection from its peer's address.
 pub async fn serve<S, B>(
@@ -140,57 +142,68 @@ pub async fn serve<S, B>(
     B::Error: std::error::Error + Send + Sync,
 {
     let crowd = Crowd::new(settings.connections_max);
-    let graceful = GracefulShutdown::new();
+    let (ending, drain) = (Arc::new(Ending::default()), settings.drain);
     let (refusals, failures) = (Refusals::default(), Refusals::default());
     let (builder, drains) = (builder(&settings), Arc::new(Drains::default()));
     let (listens, cut) = watch::channel(());
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            _ = shutdown.wait_for(|ended| *ended) => break,
-            accepted = accept(&listener, &failures) => accepted,
-        };
-        let Some((stream, peer)) = accepted else { continue };
-        // One address that has its share already is cut off at once: the rest of the places are for others.
-        let Some(share) = settings.per_address.enter(peer) else {
-            turn_away(&settings.per_address, &refusals, peer);
-            continue;
-        };
-        // Only now, with somebody there who needs it: while nobody comes, nobody has to give up a place.
-        let place = tokio::select! {
-            biased;
-            _ = shutdown.wait_for(|ended| *ended) => break,
-            place = crowd.place() => place,
-        };
-        let Some(place) = place else { break };
-        let connection = Connection {
-            settings: settings.clone(),
-            builder: builder.clone(),
-            drains: drains.clone(),
-            watcher: graceful.watcher(),
-            shutdown: shutdown.clone(),
-        };
-        let (service, state) = (service_for(peer), Arc::new(ConnectionState::default()));
-        let (told, mut cut) = (crowd.join(&state), cut.clone());
-        tokio::spawn(async move {
-            let _held = (share, place);
-            tokio::select! {
-                biased;
-                () = connection.serve(stream, state, service) => {}
-                () = told.to_leave() => {}
-                // Nobody says so: the listener has ended.
-                _ = cut.changed() => {}
-            }
-        });
-    }
+    let letting_in = async {
+        loop {
+            let Some((stream, peer)) = accept(&listener, &failures).await else { continue };
+            // One address that has its share already is cut off at once: the rest of the places are for others.
+            let Some(share) = settings.per_address.enter(peer) else {
+                turn_away(&settings.per_address, &refusals, peer);
+                continue;
+            };
+            // Only now, with somebody there who needs it: while nobody comes, nobody has to give up a place.
+            let Some(place) = crowd.place().await else { return };
+            let connection = Connection {
+                settings: settings.clone(),
+                builder: builder.clone(),
+                drains: drains.clone(),
+                ending: ending.clone(),
+                guest: ending.guest(),
+            };
+            let (service, state) = (service_for(peer), Arc::new(ConnectionState::default()));
+            let (told, mut cut) = (crowd.join(&state), cut.clone());
+            tokio::spawn(async move {
+                let _held = (share, place);
+                tokio::select! {
+                    biased;
+                    () = connection.serve(stream, state, service) => {}
+                    () = told.to_leave() => {}
+                    // Nobody says so: the listener has ended.
+                    _ = cut.changed() => {}
+                }
+            });
+        }
+    };
+    let told = until_the_end(letting_in, &ending, &mut shutdown).await;
     drop(listener);
-    if tokio::time::timeout(settings.drain, graceful.shutdown()).await.is_err() {
+    if tokio::time::timeout_at(told + drain, ending.is_here()).await.is_err() {
         tracing::warn!(
-            drain_s = settings.drain.as_secs(),
+            drain_s = drain.as_secs(),
             "Connections were still busy at the end of the drain and were closed"
         );
     }
     drop(listens);
+}
+
+/// Lets in whoever comes until `shutdown` says true, and whoever is on the way then, if there is a place: when it said so.
+async fn until_the_end(
+    letting_in: impl Future<Output = ()>,
+    ending: &Ending,
+    shutdown: &mut watch::Receiver<bool>,
+) -> Instant {
+    let mut letting_in = pin!(letting_in);
+    tokio::select! {
+        biased;
+        _ = shutdown.wait_for(|ended| *ended) => {}
+        () = letting_in.as_mut() => return Instant::now(),
+    }
+    ending.is_near();
+    let (told, last) = (Instant::now(), if ending.has_guests() { LAST_WORDS } else { HANDED_OVER });
+    let _ = tokio::time::timeout(last, letting_in).await;
+    told
 }
 
 /// Counts a connection that was closed at once, and says so now and then.
@@ -207,23 +220,25 @@ struct Connection {
     settings: ListenSettings,
     builder: Builder<TokioExecutor>,
     drains: Arc<Drains>,
-    watcher: Watcher,
-    shutdown: watch::Receiver<bool>,
+    ending: Arc<Ending>,
+    guest: Guest,
 }
 
 impl Connection {
     /// From the first byte to the end. What breaks here is the peer's connection; the requests on it were logged.
-    async fn serve<S, B>(self, stream: TcpStream, state: Arc<ConnectionState>, service: S)
+    async fn serve<S, B>(mut self, stream: TcpStream, state: Arc<ConnectionState>, service: S)
     where
         S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
         S::Future: Send + 'static,
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::error::Error + Send + Sync,
     {
-        let (timeout, mut shutdown) = (self.settings.handshake_timeout, self.shutdown.clone());
+        let timeout = self.settings.handshake_timeout;
         let is_plain = match &self.settings.tls {
             None => Some(true),
-            Some(_) if self.settings.plain_too => unless_told(&mut shutdown, is_plain(&stream, timeout)).await,
+            Some(_) if self.settings.plain_too => {
+                unless_let_go(&mut self.guest, &state, is_plain(&stream, timeout)).await
+            }
             Some(_) => Some(false),
         };
         match (is_plain, self.settings.tls.clone()) {
@@ -231,7 +246,7 @@ impl Connection {
             (Some(true), _) | (Some(false), None) => self.speak(stream, state, service).await,
             (Some(false), Some(config)) => {
                 let handshake = tokio::time::timeout(timeout, TlsAcceptor::from(config).accept(stream));
-                if let Some(Ok(Ok(stream))) = unless_told(&mut shutdown, handshake).await {
+                if let Some(Ok(Ok(stream))) = unless_let_go(&mut self.guest, &state, handshake).await {
                     self.speak(stream, state, service).await;
                 }
             }
@@ -246,15 +261,26 @@ impl Connection {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::error::Error + Send + Sync,
     {
-        let Self { settings, builder, drains, watcher, shutdown } = self;
+        let Self { settings, builder, drains, ending, mut guest } = self;
         let stream = TokioIo::new(Lingering::new(stream, state.clone()));
-        let connection = builder
-            .serve_connection(stream, watched(service, state.clone(), drains, settings.clock.clone()))
-            .into_owned();
-        tokio::select! {
-            () = until_idle(watcher.watch(connection), &state, settings.head_timeout, settings.request_timeout) => {}
-            () = told_and_idle(&state, shutdown) => {}
-        }
+        let mut connection = pin!(
+            builder
+                .serve_connection(stream, watched(service, state.clone(), drains, settings.clock.clone(), ending))
+                .into_owned()
+        );
+        let served = async {
+            tokio::select! {
+                biased;
+                _ = connection.as_mut() => return,
+                () = guest.is_let_go_after(&state) => {}
+            }
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                _ = connection => {}
+                () = quiet_at_the_end(&state) => {}
+            }
+        };
+        until_idle(served, &state, settings.head_timeout, settings.request_timeout).await;
     }
 }
 
@@ -264,6 +290,7 @@ fn watched<S, B>(
     state: Arc<ConnectionState>,
     drains: Arc<Drains>,
     clock: Clock,
+    ending: Arc<Ending>,
 ) -> impl Service<Request<Incoming>, Response = Response<LongAnswer<B>>, Error = Infallible, Future: Send + 'static> + Send
 where
     S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
@@ -274,6 +301,7 @@ where
         let is_http_1 = request.version() < Version::HTTP_2;
         let (request, unfinished) = Upload::watch(request);
         let (state, drains, clock, answer) = (state.clone(), drains.clone(), clock.clone(), service.call(request));
+        let ending = ending.clone();
         state.asks();
         state.is_http_1.fetch_or(is_http_1, Ordering::Relaxed);
         async move {
@@ -286,6 +314,8 @@ where
             // The connection cannot be used again: nobody knows where the next request begins.
             if leaves_unread && is_http_1 {
                 state.leaves_unread.store(true, Ordering::Relaxed);
+            }
+            if is_http_1 && (leaves_unread || ending.is_last_answer()) {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(answer.map(|body| LongAnswer::new(body, state)))
@@ -321,12 +351,10 @@ async fn until_idle(
     }
 }
 
-/// Waits until the listener has been told to end and nothing goes on upon a connection of HTTP/2.
+/// Waits, at the end, until nothing goes on upon a connection of HTTP/2 twice in a row: what it was told last is on the way, and so may a request be.
 ///
 /// Such a connection ends by itself only when its peer answers a ping: one that does not read would be waited for to the end of the drain.
-async fn told_and_idle(state: &Arc<ConnectionState>, mut shutdown: watch::Receiver<bool>) {
-    // Where nobody can tell any more, the listener ends too.
-    let _ = shutdown.wait_for(|ended| *ended).await;
+async fn quiet_at_the_end(state: &Arc<ConnectionState>) {
     let (mut before, mut was_idle) = (state.asked(), false);
     loop {
         tokio::time::sleep(LAST_WORDS).await;
@@ -338,12 +366,12 @@ async fn told_and_idle(state: &Arc<ConnectionState>, mut shutdown: watch::Receiv
     }
 }
 
-/// What comes before the first request, unless the listener is told to end first: nothing is under way on such a connection yet.
-async fn unless_told<T>(shutdown: &mut watch::Receiver<bool>, work: impl Future<Output = T>) -> Option<T> {
+/// What comes before the first request, unless the listener lets its connections go first: nothing is under way on such a connection yet.
+async fn unless_let_go<T>(guest: &mut Guest, state: &ConnectionState, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         done = work => Some(done),
-        _ = shutdown.wait_for(|ended| *ended) => None,
+        () = guest.is_let_go_after(state) => None,
     }
 }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http_body_util::Full;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::JoinHandle;
 
 use super::*;
 
@@ -241,6 +242,78 @@ async fn who_has_not_shaken_hands_yet_holds_up_no_stop() {
     for mut peer in peers {
         assert!(!matches!(peer.read(&mut [0]).await, Ok(1..)), "it is told nothing and closed");
     }
+}
+
+/// A listener that answers everything with nothing; its address, what ends it, and its task.
+async fn at_peace() -> (SocketAddr, watch::Sender<bool>, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let (end, ended) = watch::channel(false);
+    (address, end, tokio::spawn(serve(listener, ListenSettings::default(), |_| nothing(), ended)))
+}
+
+fn nothing()
+-> impl Service<Request<Upload>, Response = Response<Full<Bytes>>, Error = Infallible, Future: Send + 'static>
++ Send
++ 'static {
+    service_fn(|_: Request<Upload>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) })
+}
+
+const ASKED: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// Reads one answer without a body.
+async fn answer(peer: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(peer.read_u8().await.expect("an answer"));
+    }
+    String::from_utf8(head).expect("text")
+}
+
+async fn is_answered_for_the_last_time(peer: &mut TcpStream) {
+    let head = answer(peer).await;
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("\r\nconnection: close\r\n"), "{head}");
+    let after = peer.read(&mut [0]).await;
+    assert!(matches!(after, Ok(0)), "closed in order: {after:?}");
+}
+
+#[tokio::test]
+async fn what_the_system_has_accepted_at_the_end_is_answered() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let mut peers = Vec::new();
+    for _ in 0..5 {
+        let mut peer = TcpStream::connect(address).await.expect("the system accepts it");
+        peer.write_all(ASKED).await.expect("is sent");
+        peers.push(peer);
+    }
+    let (end, ended) = watch::channel(true);
+    serve(listener, ListenSettings::default(), |_| nothing(), ended).await;
+    for peer in &mut peers {
+        is_answered_for_the_last_time(peer).await;
+    }
+    drop(end);
+}
+
+#[tokio::test]
+async fn who_asks_again_when_the_end_comes_is_told_by_an_answer() {
+    let (address, end, serving) = at_peace().await;
+    let mut silent = TcpStream::connect(address).await.expect("connects");
+    let mut busy = TcpStream::connect(address).await.expect("connects");
+    busy.write_all(ASKED).await.expect("is sent");
+    let first = answer(&mut busy).await;
+    assert!(!first.contains("connection:"), "nothing ends yet, and the silent one before it was let in: {first}");
+    let mut late = TcpStream::connect(address).await.expect("the system accepts it");
+    end.send(true).expect("it listens");
+    // Before the listener has its turn: what it has of time is not what is tested.
+    for peer in [&busy, &silent, &late] {
+        assert_eq!(peer.try_write(ASKED).expect("is sent"), ASKED.len());
+    }
+    for peer in [&mut busy, &mut silent, &mut late] {
+        is_answered_for_the_last_time(peer).await;
+    }
+    serving.await.expect("it ends");
+    TcpStream::connect(address).await.expect_err("nobody listens");
 }
 
 #[tokio::test]

@@ -62,7 +62,8 @@ pub(super) fn from_before_memory(
         }
         Some(through) => {
             let sentence = format!(
-                "{drift}, but after a restore no request is taken that is stamped up to {}; send it after that, stamped and signed anew",
+                "{drift}, but after a restore, or after its clock was set back, the service takes no request that is stamped up to {}; send it after that, \
+                 stamped and signed anew",
                 rfc3339(through)
             );
             Failure::new(Code::TimestampOutOfRange, sentence).because("nonces_forgotten")
@@ -117,7 +118,7 @@ mod tests {
         let day = Some(UnixMillis(86_400_000));
         for (horizon, is_trouble, parts) in [
             (day, true, ["up to 1970-01-02T00:00:00", "only its operators"]),
-            (day, false, ["up to 1970-01-02T00:00:00", "after a restore"]),
+            (day, false, ["up to 1970-01-02T00:00:00", "after a restore, or after its clock was set back"]),
             (None, false, ["are forgotten", "send the current time"]),
         ] {
             let said = from_before_memory(UnixMillis(1_000_000), 999_000, 30_000, horizon, is_trouble).sentence;

@@ -31,6 +31,8 @@ impl Running {
 
     /// Takes no new connections, lets requests under way end within the drain time, and stops everything.
     pub async fn stop(self) -> anyhow::Result<()> {
+        // The listeners answer for a moment yet: whoever asks whether the node is ready is told.
+        self.app.leaving.store(true, Ordering::Relaxed);
         let _ = self.shutdown.send(true);
         let mut silent = self.silent;
         let mut deadline = Instant::now() + self.drain + STOP_MARGIN;

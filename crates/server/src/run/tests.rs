@@ -1,6 +1,7 @@
 //! From an empty folder to a running server, and what keeps a wrong one from running.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use countersign_store::testing::Database;
 use countersign_store::{Batch, PostgresStore, Write};
@@ -49,7 +50,9 @@ async fn a_folder_is_initialised_once_and_then_served() {
     assert!(again.contains("is initialised already"), "{again}");
     let running = started(&config).await.expect("it starts");
     assert_ne!((running.listen.port(), running.operator_listen.port()), (0, 0));
+    let app = Arc::clone(&running.app);
     running.stop().await.expect("it stops");
+    assert!(app.leaving.load(Ordering::Relaxed), "whoever asks in the last moment is told that it is not ready");
 }
 
 #[tokio::test]
