@@ -27,7 +27,7 @@ pub(super) struct Guest(watch::Receiver<bool>);
 
 impl Ending {
     /// From now on each answer is the last one of its connection.
-    pub(super) fn is_near(&self) {
+    pub(super) fn draw_near(&self) {
         self.is_near.store(true, Ordering::Relaxed);
     }
 
@@ -37,7 +37,7 @@ impl Ending {
     }
 
     /// Lets every connection go, and waits until all are gone.
-    pub(super) async fn is_here(&self) {
+    pub(super) async fn come(&self) {
         self.is_here.send_replace(true);
         self.is_here.closed().await;
     }

@@ -179,7 +179,7 @@ pub async fn serve<S, B>(
     };
     let told = until_the_end(letting_in, &ending, &mut shutdown).await;
     drop(listener);
-    if tokio::time::timeout_at(told + drain, ending.is_here()).await.is_err() {
+    if tokio::time::timeout_at(told + drain, ending.come()).await.is_err() {
         tracing::warn!(
             drain_s = drain.as_secs(),
             "Connections were still busy at the end of the drain and were closed"
@@ -200,7 +200,7 @@ async fn until_the_end(
         _ = shutdown.wait_for(|ended| *ended) => {}
         () = letting_in.as_mut() => return Instant::now(),
     }
-    ending.is_near();
+    ending.draw_near();
     let (told, last) = (Instant::now(), if ending.has_guests() { LAST_WORDS } else { HANDED_OVER });
     let _ = tokio::time::timeout(last, letting_in).await;
     told
