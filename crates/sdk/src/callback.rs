@@ -22,10 +22,6 @@ use crate::secret::{Secret, SecretRefused};
 ///
 /// The same event may come more than once, and two events may say the same. So:
 ///
-/// An institution's application gets the callbacks of the orders that it made on behalf of a sub-account, and queries them
-/// [on behalf](crate::Client::on_behalf_of) of the sub-account that its own record of the sale names: without it the answer is `ORDER_NOT_FOUND`, and
-/// whoever then acknowledges loses an order that is paid.
-///
 /// - **Of a payment order** ([`EventData::PaymentOrder`](crate::EventData::PaymentOrder)) keep nothing of what callbacks said. Query the order on
 ///   every one of them, a repeat too (`order_query`, by its `prepayId`, which is `biz_id`). Deliver where the query says `PAID` and currency and
 ///   amount are those of your own record of the sale
@@ -35,6 +31,10 @@ use crate::secret::{Secret, SecretRefused};
 /// - **Of any other kind** know repeats by what the signed body says: the same `biz_type`, `biz_id` and `biz_status` never have their effect twice.
 ///   Keep the three in a table where they are unique together, with `data`, and write them in the transaction that has the effect. Where the three
 ///   come with other data, a person has to look.
+///
+/// An institution's application gets the callbacks of the orders that it made on behalf of a sub-account, and queries them
+/// [on behalf](crate::Client::on_behalf_of) of the sub-account that its own record of the sale names: without it the answer is `ORDER_NOT_FOUND`, and
+/// whoever then acknowledges loses an order that is paid.
 ///
 /// Acknowledge only what is done: of a payment order once the query has said how it stands, or `ORDER_NOT_FOUND`. Any other error of the query, also one
 /// that is not temporary, such as a secret that was revoked, is answered with [`failed`].

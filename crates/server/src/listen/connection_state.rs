@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use super::ending::Ending;
+
 /// Shared by all that serve one connection; each request under way, and each answer of which a part is still to be handed over, holds it once more.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
@@ -22,6 +24,8 @@ pub(super) struct ConnectionState {
     waits_to_write: AtomicBool,
     /// Answers of HTTP/2 that are still to be read, with what was seen of each at the last look.
     unread: Mutex<Vec<Seen>>,
+    /// The end of its listener.
+    pub(super) ending: Arc<Ending>,
 }
 
 /// How far an answer is.
@@ -52,9 +56,17 @@ const UNREAD_KEPT: usize = 256;
 pub(super) const HOLDERS: usize = 3;
 
 impl Default for ConnectionState {
-    /// A connection that begins now.
+    /// A connection that begins now, of a listener that never ends.
     fn default() -> Self {
+        Self::of(Arc::default())
+    }
+}
+
+impl ConnectionState {
+    /// A connection that begins now, of a listener with this end.
+    pub(super) fn of(ending: Arc<Ending>) -> Self {
         Self {
+            ending,
             began: Instant::now(),
             asked: AtomicU64::default(),
             asked_at_ms: AtomicU64::default(),
@@ -64,9 +76,7 @@ impl Default for ConnectionState {
             unread: Mutex::default(),
         }
     }
-}
 
-impl ConnectionState {
     /// A request came, or a part of a long answer was taken.
     pub(super) fn asks(&self) {
         self.asked.fetch_add(1, Ordering::Relaxed);

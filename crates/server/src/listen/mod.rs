@@ -160,10 +160,9 @@ pub async fn serve<S, B>(
                 settings: settings.clone(),
                 builder: builder.clone(),
                 drains: drains.clone(),
-                ending: ending.clone(),
                 guest: ending.guest(),
             };
-            let (service, state) = (service_for(peer), Arc::new(ConnectionState::default()));
+            let (service, state) = (service_for(peer), Arc::new(ConnectionState::of(ending.clone())));
             let (told, mut cut) = (crowd.join(&state), cut.clone());
             tokio::spawn(async move {
                 let _held = (share, place);
@@ -220,7 +219,6 @@ struct Connection {
     settings: ListenSettings,
     builder: Builder<TokioExecutor>,
     drains: Arc<Drains>,
-    ending: Arc<Ending>,
     guest: Guest,
 }
 
@@ -261,11 +259,11 @@ impl Connection {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: std::error::Error + Send + Sync,
     {
-        let Self { settings, builder, drains, ending, mut guest } = self;
+        let Self { settings, builder, drains, mut guest } = self;
         let stream = TokioIo::new(Lingering::new(stream, state.clone()));
         let mut connection = pin!(
             builder
-                .serve_connection(stream, watched(service, state.clone(), drains, settings.clock.clone(), ending))
+                .serve_connection(stream, watched(service, state.clone(), drains, settings.clock.clone()))
                 .into_owned()
         );
         let served = async {
@@ -290,7 +288,6 @@ fn watched<S, B>(
     state: Arc<ConnectionState>,
     drains: Arc<Drains>,
     clock: Clock,
-    ending: Arc<Ending>,
 ) -> impl Service<Request<Incoming>, Response = Response<LongAnswer<B>>, Error = Infallible, Future: Send + 'static> + Send
 where
     S: Service<Request<Upload>, Response = Response<B>, Error = Infallible> + Send + 'static,
@@ -301,7 +298,6 @@ where
         let is_http_1 = request.version() < Version::HTTP_2;
         let (request, unfinished) = Upload::watch(request);
         let (state, drains, clock, answer) = (state.clone(), drains.clone(), clock.clone(), service.call(request));
-        let ending = ending.clone();
         state.asks();
         state.is_http_1.fetch_or(is_http_1, Ordering::Relaxed);
         async move {
@@ -315,7 +311,7 @@ where
             if leaves_unread && is_http_1 {
                 state.leaves_unread.store(true, Ordering::Relaxed);
             }
-            if is_http_1 && (leaves_unread || ending.is_last_answer()) {
+            if is_http_1 && (leaves_unread || state.ending.is_last_answer()) {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             Ok(answer.map(|body| LongAnswer::new(body, state)))
