@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
-use tokio::time::timeout;
 
 use crate::backing::{Backing, StoreKind};
 use crate::dice::Dice;
@@ -48,29 +47,44 @@ impl Report {
     }
 }
 
-/// How much of a whole re-wrap the next kill waits for: every third anything, the others its middle, corrected by what was hit before.
-struct Point {
-    whole: Duration,
-    reach: f64,
+/// What a kill waits for.
+enum Point {
+    /// So long after the call was sent.
+    After(Duration),
+    /// So many portions told in the audit log: how long a portion takes changes with the machine's load.
+    Portions(usize),
 }
 
 impl Point {
-    fn next(&self, round: usize, dice: &mut Dice) -> Result<Duration> {
-        let (from, to) = if round.is_multiple_of(3) { (0, 1_100) } else { (300, 700) };
-        let part = f64::from(i32::try_from(dice.between(from, to))?) / 1_000.0;
-        Ok(self.whole.mul_f64(part * self.reach))
+    /// Every third anything, up to a bit behind the end of a `whole` re-wrap; the others its middle.
+    fn next(whole: Duration, round: usize, dice: &mut Dice) -> Result<Self> {
+        Ok(if round.is_multiple_of(3) {
+            Self::After(whole.mul_f64(f64::from(i32::try_from(dice.between(0, 1_100))?) / 1_000.0))
+        } else {
+            Self::Portions(usize::try_from(dice.between(1, 3))?)
+        })
     }
 
-    /// A kill left so many of `all` secrets under the old key.
-    fn hit(&mut self, left: usize, all: usize) {
-        let factor = if left == all {
-            1.25
-        } else if left == 0 {
-            0.75
-        } else {
-            1.0
+    /// Returns when that is so.
+    async fn come(self, server: &Server) -> Result<()> {
+        let wanted = match self {
+            Self::After(pause) => {
+                tokio::time::sleep(pause).await;
+                return Ok(());
+            }
+            Self::Portions(wanted) => wanted,
         };
-        self.reach = (self.reach * factor).clamp(0.05, 2.0);
+        let mut connection = Connection::open(server.access.address).await?;
+        let key = server.access.call_on(&mut connection, "GET", "/operator/v1/master-key").await?.json();
+        let key_id = key["key_id"].as_str().with_context(|| format!("no key: {key}"))?;
+        let target = format!("/operator/v1/audit?action=master_key.rewrap_secrets&subject={key_id}&limit={wanted}");
+        loop {
+            let told = server.access.call_on(&mut connection, "GET", &target).await?.json();
+            let items = told["items"].as_array().with_context(|| format!("no list: {told}"))?;
+            if items.len() >= wanted {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -92,7 +106,7 @@ pub async fn run(kind: StoreKind, rounds: usize, seed: u64) -> Result<Report> {
     ensure!(server.terminate()?, "the first process did not end in order");
     let mut report = Report::default();
     // How long a whole re-wrap takes: the first one, of its own, is let to its end.
-    let mut point: Option<Point> = None;
+    let mut whole: Option<Duration> = None;
     for round in 0..=rounds + MORE {
         if round > rounds && report.is_telling() {
             break;
@@ -102,25 +116,26 @@ pub async fn run(kind: StoreKind, rounds: usize, seed: u64) -> Result<Report> {
         deployment.config =
             format!("master_key_file = \"{to}\"\nmaster_key_previous_file = \"{from}\"\nrate_limit_per_s = 0\n");
         let server = deployment.serve()?;
-        let Some(point) = &mut point else {
+        let Some(whole) = whole else {
             let began = Instant::now();
             ensure!(finish(&server).await? == signers.len(), "the first change seals every secret again");
-            point = Some(Point { whole: began.elapsed(), reach: 1.0 });
+            whole = Some(began.elapsed());
             ensure!(server.terminate()?, "a process did not end with code 0 after SIGTERM");
             key = next;
             continue;
         };
         let call = server.access.provision("POST", "/master-key/rewrap", json!({}));
+        let point = Point::next(whole, round, &mut dice)?;
         // Whether the answer came or not: the kill comes at that point.
-        if let Ok(answered) = timeout(point.next(round, &mut dice)?, call).await {
-            answered.context("a re-wrap failed before its kill")?;
+        tokio::select! {
+            answered = call => drop(answered.context("a re-wrap failed before its kill")?),
+            came = point.come(&server) => came?,
         }
         server.kill();
         let server = deployment.serve()?;
         report.proofs += prove(&server, &signers, &order).await?;
         let left = finish(&server).await?;
         report.rounds += 1;
-        point.hit(left, signers.len());
         match left {
             0 => report.kills.2 += 1,
             all if all == signers.len() => report.kills.0 += 1,
