@@ -141,12 +141,6 @@ impl Database {
         }
     }
 
-    /// How many rows one of its tables has.
-    pub async fn count(&self, table: &str) -> i64 {
-        let counted = self.client().await.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
-        counted.expect("the table is there").get(0)
-    }
-
     /// Rows that a move has copied into it so far.
     pub async fn moved_rows(&self) -> u64 {
         let sum = "SELECT sum(row_count)::bigint FROM move_progress";

@@ -37,7 +37,7 @@ async fn the_real_binary_is_on_the_store_that_it_is_given() {
         server.access.institution("bank", 1, None).await.expect("provisioned");
         assert_eq!(deployment.data.join("countersign.db").exists(), has_file, "{kind:?}");
         if let Some(database) = backing.database() {
-            assert_eq!(database.count("merchant").await, 2, "the institution and its sub-account");
+            assert_eq!(database.count_rows("merchant").await, 2, "the institution and its sub-account");
         }
         assert!(server.terminate().expect("it ends"), "{kind:?}");
     }
