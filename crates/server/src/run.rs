@@ -306,7 +306,7 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         hints: Hints::default(),
         uses: Uses::default(),
         turns: Turns::default(),
-        due: Bell::new(lanes),
+        bell: Bell::new(lanes),
         trouble: Trouble::default(),
         node: ThisNode::default(),
         leaving: AtomicBool::new(false),

@@ -36,12 +36,12 @@ mod conditions;
 mod conflict;
 mod earlier_event;
 mod panicked;
-mod pulse;
 mod read;
 mod rule_page;
 mod steps;
 mod window;
 mod words;
+mod work_clock;
 
 pub use any::AnyStore;
 pub use batch::{Batch, Committed, Write};

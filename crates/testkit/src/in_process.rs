@@ -130,7 +130,7 @@ fn in_memory(clock: Clock) -> Result<App> {
         hints: Hints::default(),
         uses: Uses::default(),
         turns: Turns::default(),
-        due: Bell::new(LaneSet::ALL),
+        bell: Bell::new(LaneSet::ALL),
         trouble: Trouble::default(),
         node: ThisNode::default(),
         leaving: AtomicBool::new(false),

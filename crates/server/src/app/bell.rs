@@ -59,37 +59,37 @@ pub struct Bell {
     change: Notify,
     changed: Mutex<Changed>,
     /// Lanes that this process delivers for.
-    held: AtomicU64,
+    lanes: AtomicU64,
     /// Whether nothing is delivered at all, whatever is due.
     is_paused: AtomicBool,
 }
 
 impl Bell {
     /// Of a process that delivers for these lanes at its start.
-    pub fn new(held: LaneSet) -> Self {
+    pub fn new(lanes: LaneSet) -> Self {
         Self {
             ring: Notify::new(),
             rung: Mutex::default(),
             fresh: Mutex::default(),
             change: Notify::new(),
             changed: Mutex::default(),
-            held: AtomicU64::new(held.0),
+            lanes: AtomicU64::new(lanes.0),
             is_paused: AtomicBool::new(false),
         }
     }
 
     /// This process delivers for these lanes from now on.
-    pub fn hold(&self, held: LaneSet) {
-        self.held.store(held.0, Ordering::Release);
+    pub fn serve_lanes(&self, lanes: LaneSet) {
+        self.lanes.store(lanes.0, Ordering::Release);
     }
 
     /// The lanes that this process delivers for.
-    pub fn held(&self) -> LaneSet {
-        LaneSet(self.held.load(Ordering::Acquire))
+    pub fn lanes(&self) -> LaneSet {
+        LaneSet(self.lanes.load(Ordering::Acquire))
     }
 
     /// From here on nothing is delivered, or everything that is due again. What is in flight ends.
-    pub fn pause(&self, is_paused: bool) {
+    pub fn set_paused(&self, is_paused: bool) {
         self.is_paused.store(is_paused, Ordering::Release);
     }
 
@@ -188,8 +188,8 @@ impl App {
     /// Deliveries of an application may be due: whoever delivers for it is told to look. Call it after the commit.
     pub fn ring(&self, tenant: TenantNo, application: ApplicationNo) {
         let lane = Lane::of(application);
-        if self.due.held().contains(lane) {
-            self.due.ring(tenant, application);
+        if self.bell.lanes().contains(lane) {
+            self.bell.ring(tenant, application);
         } else {
             self.store.announce(LaneSet::NONE.with(lane));
         }
@@ -197,7 +197,7 @@ impl App {
 
     /// Deliveries of any application may be due.
     pub fn ring_all(&self) {
-        self.due.ring_lanes(LaneSet::ALL);
+        self.bell.ring_lanes(LaneSet::ALL);
         self.store.announce(LaneSet::ALL);
     }
 }

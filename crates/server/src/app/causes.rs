@@ -12,7 +12,7 @@ use countersign_store::redelivery::DiedOf;
 
 use super::App;
 use super::error::AppError;
-use super::events::application;
+use super::identity::find_application;
 
 /// Dead events that are looked at in one read.
 const LOOKED_AT_ONCE: u32 = 2_000;
@@ -91,7 +91,7 @@ async fn each_dead(app: &App, which: &Which, show: impl FnMut(DeadRow)) -> Resul
     let of = match &which.client_id {
         None => None,
         Some(client_id) => {
-            let row = application(app, client_id).await?.application;
+            let row = find_application(app, client_id).await?.application;
             Some((row.tenant, row.no))
         }
     };

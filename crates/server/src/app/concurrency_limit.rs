@@ -19,13 +19,13 @@ pub struct ConcurrencyLimit {
 
 /// A place, until this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConcurrencyPermit {
     _permit: OwnedSemaphorePermit,
     of: Arc<Mutex<HashMap<String, usize>>>,
     owner: String,
 }
 
-impl Drop for Place {
+impl Drop for ConcurrencyPermit {
     fn drop(&mut self) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = of.get_mut(&self.owner) {
@@ -44,7 +44,7 @@ impl ConcurrencyLimit {
     }
 
     /// A place of this owner's, for as long as what is given lives.
-    pub fn take(&self, owner: &str) -> Result<Place, AppError> {
+    pub fn take(&self, owner: &str) -> Result<ConcurrencyPermit, AppError> {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         let own = of.get(owner).copied().unwrap_or(0);
         if own >= self.each {
@@ -52,7 +52,7 @@ impl ConcurrencyLimit {
         }
         let permit = self.free.clone().try_acquire_owned().map_err(|_| self.crowded(self.all, ""))?;
         of.insert(owner.to_owned(), own + 1);
-        Ok(Place { _permit: permit, of: Arc::clone(&self.of), owner: owner.to_owned() })
+        Ok(ConcurrencyPermit { _permit: permit, of: Arc::clone(&self.of), owner: owner.to_owned() })
     }
 
     fn crowded(&self, most: usize, whose: &str) -> AppError {

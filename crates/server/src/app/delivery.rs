@@ -39,7 +39,7 @@ pub async fn held_since(store: &AnyStore) -> Result<Option<String>, StoreError> 
 
 /// Refuses to send anything again while callbacks are held: it would go out by itself when they are let go.
 pub(super) fn must_go_out(app: &App) -> Result<(), AppError> {
-    if app.due.is_paused() {
+    if app.bell.is_paused() {
         return Err(AppError::NotRedeliverable(format!("{HELD}, and ask again")));
     }
     Ok(())
@@ -95,15 +95,15 @@ pub async fn look(app: &App) -> Result<(), StoreError> {
 fn set(app: &App, held: bool) {
     metrics::describe_gauge!("countersign_delivery_held", "1 while callbacks are held since a restore, else 0");
     gauge!("countersign_delivery_held").set(if held { 1.0 } else { 0.0 });
-    app.due.pause(held);
+    app.bell.set_paused(held);
     if !held {
-        app.due.ring_lanes(LaneSet::ALL);
+        app.bell.ring_lanes(LaneSet::ALL);
     }
 }
 
 /// While callbacks are held: looks whether somebody has let them go, here or on another node. Until the end, or until they may go.
 pub async fn watch(app: Arc<App>, mut ended: watch::Receiver<bool>) {
-    while app.due.is_paused() {
+    while app.bell.is_paused() {
         tokio::select! {
             _ = ended.wait_for(|ended| *ended) => return,
             () = sleep(LOOK_EVERY) => {}

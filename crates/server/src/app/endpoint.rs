@@ -7,7 +7,7 @@ use countersign_store::contract::{ApplicationView, Portion};
 
 use super::App;
 use super::error::AppError;
-use super::events::application;
+use super::identity::find_application;
 
 /// Events that are counted; beyond it a count is "at least".
 const COUNTED_MAX: i64 = 10_000;
@@ -48,7 +48,7 @@ impl Flow {
     /// Of an application as it is now.
     pub(crate) fn of(app: &App, view: &ApplicationView) -> Self {
         let row = &view.application;
-        if app.due.is_paused() {
+        if app.bell.is_paused() {
             Self::HeldSinceRestore
         } else if !view.merchant_is_enabled() {
             Self::MerchantDisabled
@@ -101,7 +101,7 @@ pub struct Endpoint {
 
 /// Looks at the endpoint of an application.
 pub async fn look(app: &App, client_id: &str) -> Result<Endpoint, AppError> {
-    let view = application(app, client_id).await?;
+    let view = find_application(app, client_id).await?;
     let (tenant, of) = (view.application.tenant, view.application.no);
     let most = u32::try_from(COUNTED_MAX + 1).unwrap_or(u32::MAX);
     let backlog = app.store.backlog(tenant, of, most).await?;

@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::callers::KnownApplication;
 use super::error::AppError;
+use super::identity::find_application;
 use super::operators::{Keep, kept};
 use super::payment_orders::LOOKED_MAX;
 use super::turns::TurnKey;
@@ -72,7 +73,7 @@ pub async fn emit(app: &App, what: &Happening, keep: &Keep<'_, EventRow>, actor:
     // the application on this node, so that such changes are not first again and again. Against changes on other nodes there is the guard alone.
     let _turn = app.turns.take_soon(TurnKey::Application(what.client_id.clone())).await?;
     loop {
-        let read = Receiver::Read(Box::new(application(app, &what.client_id).await?));
+        let read = Receiver::Read(Box::new(find_application(app, &what.client_id).await?));
         match write(app, &read, what, keep, actor).await? {
             Some(event) => return Ok(event),
             None if app.may_decide_anew(arrived) => {}
@@ -117,16 +118,7 @@ pub(super) async fn receiver(app: &App, client_id: &str) -> Result<Receiver, App
     {
         return Ok(Receiver::Known(known));
     }
-    Ok(Receiver::Read(Box::new(application(app, client_id).await?)))
-}
-
-pub(super) async fn application(app: &App, client_id: &str) -> Result<ApplicationView, AppError> {
-    let found = app.store.application(client_id).await?;
-    found.ok_or_else(|| no_application(client_id))
-}
-
-pub(super) fn no_application(client_id: &str) -> AppError {
-    AppError::NotFound(format!("no application has the client_id {client_id}"))
+    Ok(Receiver::Read(Box::new(find_application(app, client_id).await?)))
 }
 
 /// None: it was to be held, and the application has changed meanwhile.
@@ -260,7 +252,7 @@ async fn goes_out(app: &App, client_id: &str) -> Result<bool, AppError> {
 fn as_it_stands(app: &App, event: EventRow, goes_out: bool) -> EventRow {
     let state = event.state.standing(goes_out);
     let due_at = match state {
-        DeliveryState::Pending if app.due.is_paused() => None,
+        DeliveryState::Pending if app.bell.is_paused() => None,
         DeliveryState::Pending => event.due_at.or(Some(app.clock.now())),
         DeliveryState::Held => None,
         DeliveryState::Delivered | DeliveryState::Dead => event.due_at,

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::concurrency_limit::{ConcurrencyLimit, Place};
+use super::concurrency_limit::{ConcurrencyLimit, ConcurrencyPermit};
 use super::error::AppError;
 use super::master_key::{self, MASTER_KEY_ID};
 use super::sealed::EVIDENCE;
@@ -137,7 +137,7 @@ struct File {
     key: SigningKey,
     callbacks: KeptCallbacks,
     lines: mpsc::Sender<Result<FileLine, AppError>>,
-    _place: Place,
+    _place: ConcurrencyPermit,
 }
 
 /// Why no more lines are made.

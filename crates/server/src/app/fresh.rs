@@ -101,8 +101,8 @@ struct Expected<'a> {
 
 impl<'a> Expected<'a> {
     fn new(app: &'a App, event: Arc<EventRow>) -> Self {
-        if event.state == DeliveryState::Pending && app.due.held().contains(Lane::of(event.application)) {
-            app.due.fresh().expect(event.no);
+        if event.state == DeliveryState::Pending && app.bell.lanes().contains(Lane::of(event.application)) {
+            app.bell.fresh().expect(event.no);
         }
         Self { app, event: Some(event), noted: Instant::now() }
     }
@@ -110,16 +110,16 @@ impl<'a> Expected<'a> {
     fn committed(mut self, numbers: Option<EventNumbers>) {
         let Some(event) = self.event.take() else { return };
         let (no, tenant, application) = (event.no, event.tenant, event.application);
-        let row = numbers.filter(|_| self.app.due.held().contains(Lane::of(application))).map(|numbers| {
+        let row = numbers.filter(|_| self.app.bell.lanes().contains(Lane::of(application))).map(|numbers| {
             let EventNumbers { seq, sequence } = numbers;
             EventRow { seq, sequence, ..Arc::unwrap_or_clone(event) }
         });
-        let mut fresh = self.app.due.fresh();
+        let mut fresh = self.app.bell.fresh();
         let is_handed = row.is_some_and(|row| fresh.hand_over(row, self.noted, Instant::now()));
         fresh.forget(no);
         drop(fresh);
         if is_handed {
-            self.app.due.wake();
+            self.app.bell.wake();
         } else {
             self.app.ring(tenant, application);
         }
@@ -127,7 +127,7 @@ impl<'a> Expected<'a> {
 
     fn refused(mut self) {
         if let Some(event) = self.event.take() {
-            self.app.due.fresh().forget(event.no);
+            self.app.bell.fresh().forget(event.no);
         }
     }
 }
@@ -135,7 +135,7 @@ impl<'a> Expected<'a> {
 impl Drop for Expected<'_> {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
-            self.app.due.fresh().forget(event.no);
+            self.app.bell.fresh().forget(event.no);
             // Where it comes later than this, the next look finds it.
             self.app.ring(event.tenant, event.application);
         }
@@ -270,30 +270,30 @@ mod tests {
             Arc::new(EventRow { tenant: of.tenant, application: of.no, event_id, ..event(no, 2) })
         };
         let writes = |row: &Arc<EventRow>| Batch(vec![Write::EnqueueEvent(row.clone())]);
-        app.due.take();
+        app.bell.take();
 
         let first = row(1, 1);
         drop(Expected::new(&app, first.clone()));
-        assert!(app.due.take().applications.contains_key(&of.no), "gone away");
-        assert!(!app.due.fresh().hand_over((*first).clone(), Instant::now(), Instant::now()), "nor expected any more");
+        assert!(app.bell.take().applications.contains_key(&of.no), "gone away");
+        assert!(!app.bell.fresh().hand_over((*first).clone(), Instant::now(), Instant::now()), "nor expected any more");
 
         commit(&app, first.clone(), writes(&first)).await.expect("is committed");
-        assert_eq!(numbers(&app.due.written()), [1]);
+        assert_eq!(numbers(&app.bell.written()), [1]);
         let refused = commit(&app, first.clone(), writes(&first)).await;
         assert!(matches!(refused, Err(CommitError::Conflict(_))), "{refused:?}");
-        assert!(app.due.take().applications.is_empty() && app.due.written().events.is_empty(), "refused");
+        assert!(app.bell.take().applications.is_empty() && app.bell.written().events.is_empty(), "refused");
 
         let third = row(3, 3);
         commit(&app, third.clone(), writes(&third)).await.expect("is committed");
-        let written = app.due.written();
+        let written = app.bell.written();
         assert_eq!(numbers(&written), [3]);
         assert_eq!((written.events[0].seq, written.events[0].sequence), (2, 2), "the store's numbers");
-        assert!(app.due.take().applications.is_empty(), "handed over, so not rung for");
+        assert!(app.bell.take().applications.is_empty(), "handed over, so not rung for");
 
         let expected = Expected::new(&app, row(4, 4));
-        app.due.hold(LaneSet::NONE);
+        app.bell.serve_lanes(LaneSet::NONE);
         expected.committed(Some(EventNumbers { seq: 3, sequence: 3 }));
-        assert!(app.due.written().events.is_empty(), "its lane has gone meanwhile");
+        assert!(app.bell.written().events.is_empty(), "its lane has gone meanwhile");
         Deployment::close(&app);
     }
 }

@@ -108,7 +108,7 @@ pub struct App {
     /// Changes of one key take turns.
     pub turns: turns::Turns,
     /// Rung after each commit that made a delivery due. It says "look", and what is due only of events that were just written.
-    pub due: bell::Bell,
+    pub bell: bell::Bell,
     /// Whether the store takes changes, as far as is known.
     pub trouble: trouble::Trouble,
     /// Which node this is to others.

@@ -388,8 +388,8 @@ mod tests {
         let of = find_application(&app, &client_id).await.expect("is there");
         let (tenant, no) = (of.application.tenant, of.application.no);
         let rung = || {
-            let written = app.due.written().events.into_iter().map(|event| (event.application, event.tenant));
-            written.chain(app.due.take().applications).collect::<HashMap<_, _>>()
+            let written = app.bell.written().events.into_iter().map(|event| (event.application, event.tenant));
+            written.chain(app.bell.take().applications).collect::<HashMap<_, _>>()
         };
         let [paid, closed, late] =
             [ordered(&app, &of, "paid").await, ordered(&app, &of, "closed").await, ordered(&app, &of, "late").await];

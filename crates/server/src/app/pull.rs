@@ -6,7 +6,7 @@ use countersign_store::Store as _;
 use countersign_store::contract::{ApplicationRow, EventRow};
 
 use super::App;
-use super::concurrency_limit::{ConcurrencyLimit, Place};
+use super::concurrency_limit::{ConcurrencyLimit, ConcurrencyPermit};
 use super::error::AppError;
 use super::turns::{TurnKey, read_in_turn};
 
@@ -18,7 +18,7 @@ pub struct Pulled {
     /// What to send as `after` next time.
     pub next: i64,
     /// Of a page that is long, until it is read.
-    pub place: Option<Box<Place>>,
+    pub place: Option<Box<ConcurrencyPermit>>,
 }
 
 /// A page is long where bodies and data of its events come to more, in bytes.
@@ -35,7 +35,7 @@ pub fn long_pages() -> ConcurrencyLimit {
 
 /// A place for the page, if the page is long. Where no place is free the page is cut to a length that needs none. The page keeps at least one event,
 /// so that a client that reads on comes to the end.
-fn with_room(app: &App, of: &ApplicationRow, events: &mut Vec<EventRow>) -> Option<Box<Place>> {
+fn with_room(app: &App, of: &ApplicationRow, events: &mut Vec<EventRow>) -> Option<Box<ConcurrencyPermit>> {
     let mut bytes = 0;
     let is_short = |event: &&EventRow| {
         bytes += event.body.len() + event.data.len();

@@ -13,7 +13,7 @@ use countersign_store::redelivery::{
 use serde_json::json;
 
 use super::error::AppError;
-use super::events::application;
+use super::identity::find_application;
 use super::operators::{Keep, kept};
 use super::{Actor, App, Deed, delivery};
 
@@ -110,7 +110,7 @@ async fn count(app: &App, of: &Sought) -> Result<(Counted, bool), AppError> {
 
 /// What a redelivery of an application would come to. Writes nothing.
 pub async fn preview(app: &App, client_id: &str, wish: &Wish) -> Result<Prospect, AppError> {
-    let view = application(app, client_id).await?;
+    let view = find_application(app, client_id).await?;
     let (counted, is_at_least) = count(app, &wish.sought(&view.application)).await?;
     Ok(Prospect { count: counted.found, is_at_least, oldest_at: counted.oldest_at, begun: None })
 }
@@ -123,7 +123,7 @@ pub async fn start(
     keep: &Keep<'_, Prospect>,
     actor: &Actor,
 ) -> Result<Prospect, AppError> {
-    let view = application(app, client_id).await?;
+    let view = find_application(app, client_id).await?;
     delivery::must_go_out(app)?;
     may_begin(app, &view).await?;
     let sought = wish.sought(&view.application);
@@ -347,7 +347,7 @@ mod tests {
         let deployment = Deployment::on_sqlite().await.in_real_time();
         let app = deployment.open().await;
         let client_id = fixtures::application(&app, "m", None).await;
-        let view = application(&app, &client_id).await.expect("is there");
+        let view = find_application(&app, &client_id).await.expect("is there");
         let wish = Wish::every(DeliveryState::Dead, 1);
         let meant = Meant { count: 0, is_at_least: false, oldest_at: None, cursor_seq: 0 };
         let row = new_row(&app, &view.application, &wish, meant, app.clock.now());

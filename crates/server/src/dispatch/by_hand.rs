@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::attempt::{self, Ending, Letter, Progress, Report};
 use super::connect::{Connector, Spelling, Works, handshake};
-use super::deliver::{Names, Parts};
+use super::deliver::{CallbackHeaders, Parts};
 use super::egress::{Egress, EgressRefused};
 use super::faults::Stage;
 use super::settings::{DispatchError, DispatchSettings};
@@ -27,7 +27,7 @@ use crate::clock::Clock;
 #[derive(Debug)]
 pub(crate) struct ByHand {
     connector: Connector,
-    names: Names,
+    headers: CallbackHeaders,
     url: String,
     deadline: Duration,
 }
@@ -52,7 +52,7 @@ impl ByHand {
             super::count_roots(&[], false)?;
         }
         let connector = Connector::new(&settings)?;
-        Ok(Self { connector, names: Names::new(names), url: url.to_owned(), deadline })
+        Ok(Self { connector, headers: CallbackHeaders::new(names), url: url.to_owned(), deadline })
     }
 
     /// Whether the URL has the form of one that callbacks go to.
@@ -113,7 +113,7 @@ impl ByHand {
     fn headers(&self, parts: Parts<String>) -> HeaderMap {
         // With those that every request of ours has.
         let mut headers = HeaderMap::with_capacity(12);
-        for (name, value) in self.names.in_order(parts).into_iter().flatten() {
+        for (name, value) in self.headers.in_order(parts).into_iter().flatten() {
             let value = HeaderValue::try_from(value);
             headers.insert(name, value.expect("digits, letters and signs of ASCII are a header value"));
         }

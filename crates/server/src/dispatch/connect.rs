@@ -31,7 +31,7 @@ use tokio_rustls::client::TlsStream;
 use super::egress::{Egress, EgressRefused, Target};
 use super::faults::{self, Lack, NotConnected, Stage};
 use super::idle::{Answered, IdleConnections, IdleKey, Taken};
-use super::names::{Names, Unresolved};
+use super::look_ups::{LookUps, Unresolved};
 use super::route::{LastAnswered, Route};
 use super::settings::{DispatchError, DispatchSettings};
 use super::stopwatch::Stopwatch;
@@ -118,7 +118,7 @@ pub(super) struct Connector {
     route: Route,
     /// Where the proxy answered last.
     proxy_at: LastAnswered,
-    names: Names,
+    look_ups: LookUps,
     connect_timeout: Duration,
     tls: TlsConnector,
     idle: Mutex<IdleConnections<OpenConnection>>,
@@ -140,7 +140,7 @@ impl Connector {
             egress: settings.egress(),
             route: settings.route.clone(),
             proxy_at: LastAnswered::default(),
-            names: Names::default(),
+            look_ups: LookUps::default(),
             connect_timeout: settings.connect_timeout,
             tls,
             idle: Mutex::new(IdleConnections::of(settings.kept)),
@@ -172,7 +172,7 @@ impl Connector {
             return Ok(vec![SocketAddr::new(address, target.port())]);
         }
         watch.enter(Stage::LookUp);
-        let found = self.names.look_up(target.host(), target.port(), self.connect_timeout).await;
+        let found = self.look_ups.look_up(target.host(), target.port(), self.connect_timeout).await;
         let found = found.map_err(|why| {
             let lack = match &why {
                 Unresolved::Error(error) => faults::lack_of(error),
@@ -266,7 +266,7 @@ impl Connector {
         for (address, still) in vetted.iter().zip((1..=vetted.len()).rev()) {
             let now = Instant::now();
             let part = end.saturating_duration_since(now) / u32::try_from(still).unwrap_or(1);
-            last = match self.route.connect(*address, now + part, &self.names, &self.proxy_at).await {
+            last = match self.route.connect(*address, now + part, &self.look_ups, &self.proxy_at).await {
                 Ok(tcp) => return Ok((tcp, *address)),
                 Err(NotConnected { why, lack }) => Unreached { lack, ..unreached(Outcome::ConnectFailed, why) },
             };

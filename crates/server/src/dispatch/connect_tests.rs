@@ -31,7 +31,7 @@ async fn a_name_that_is_not_looked_up_for_those_that_hang_is_charged_with_nothin
     let mut connector = Connector::new(&settings).expect("settings that hold");
     let over = Arc::new((Mutex::new(false), Condvar::new()));
     let hangs = Arc::clone(&over);
-    connector.names = Names::by(move |_, _| {
+    connector.look_ups = LookUps::by(move |_, _| {
         let is_over = hangs.0.lock().expect("is whole");
         // No longer than a test that fails should take.
         drop(hangs.1.wait_timeout_while(is_over, LONG, |is_over| !*is_over).expect("is whole"));

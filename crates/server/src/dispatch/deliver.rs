@@ -24,9 +24,9 @@ use super::meters::Meters;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, SAID_EVERY};
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 
-/// Names of the headers that are sent.
+/// CallbackHeaders of the headers that are sent.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct CallbackHeaders {
     timestamp: HeaderName,
     nonce: HeaderName,
     signature: HeaderName,
@@ -36,7 +36,7 @@ pub(super) struct Names {
     sequence: HeaderName,
 }
 
-impl Names {
+impl CallbackHeaders {
     pub(super) fn new(names: &HeaderNames) -> Self {
         let name = |text: &str| HeaderName::from_bytes(text.as_bytes()).expect("a checked prefix makes header names");
         Self {
@@ -199,7 +199,7 @@ impl Dispatcher {
         let attempt = values.show(format_args!("{}", event.attempts + 1));
         let sequence = Some(values.show(format_args!("{}", event.sequence)));
         let parts = Parts { signature, signature_next, timestamp, nonce, event_id, attempt, sequence };
-        let headers = values.headers(self.names.in_order(parts));
+        let headers = values.headers(self.headers.in_order(parts));
         Letter { headers, body: Bytes::copy_from_slice(&event.body) }
     }
 

@@ -55,7 +55,7 @@ impl Dispatcher {
     pub(super) async fn take_up_changes_always(&self) {
         let mut warning = RepeatedWarning::default();
         loop {
-            self.app.due.has_changed().await;
+            self.app.bell.has_changed().await;
             while let Err(error) = self.take_up_changes().await {
                 if let Some(failed) = warning.due(SAID_EVERY, Instant::now().into_std()) {
                     tracing::warn!(%error, failed, "An application that has changed could not be read; it is tried again shortly");
@@ -68,16 +68,16 @@ impl Dispatcher {
     /// Takes up what has changed of applications that something is remembered of. An error: not all could be read, and those are to be
     /// tried again; one of them keeps none of the others waiting.
     pub(super) async fn take_up_changes(&self) -> Result<(), AppError> {
-        let changed = self.app.due.take_changed();
+        let changed = self.app.bell.take_changed();
         if changed.is_empty() {
             return Ok(());
         }
         let mut first_error = None;
-        let remembered = self.desk.lock().await.lineup.remembered(|client_id| changed.has(client_id));
+        let remembered = self.pass_state.lock().await.lineup.remembered(|client_id| changed.has(client_id));
         for (at, client_id) in remembered.iter().enumerate() {
             match self.app.known_application(client_id).await {
                 Ok(Some(known)) => {
-                    let lineup = &mut self.desk.lock().await.lineup;
+                    let lineup = &mut self.pass_state.lock().await.lineup;
                     self.take_up(lineup, &known.application);
                     // What kept it, such as that no secret was live, may be gone.
                     lineup.rouse(known.application.no, self.app.clock.now());
@@ -87,7 +87,7 @@ impl Dispatcher {
                     let is_away = matches!(error, AppError::Store(StoreError::Unavailable(_)));
                     let again = if is_away { &remembered[at..] } else { &remembered[at..=at] };
                     for client_id in again {
-                        self.app.due.change(client_id);
+                        self.app.bell.change(client_id);
                     }
                     first_error.get_or_insert(error);
                     if is_away {
@@ -107,18 +107,18 @@ impl Dispatcher {
         if !self.leases.open(Instant::now()).contains(Lane::of(row.no)) {
             return None;
         }
-        let desk = timeout(VIEW_FOR, self.desk.lock()).await.ok()?;
+        let pass_state = timeout(VIEW_FOR, self.pass_state.lock()).await.ok()?;
         let most = self.allows(row).at_once;
         let fresh =
             EndpointView { breaker: BreakerState::Closed, at_once: most, at_once_max: most, in_flight: 0, last: None };
-        Some(desk.lineup.view(row.no, self.app.clock.now()).unwrap_or(fresh))
+        Some(pass_state.lineup.view(row.no, self.app.clock.now()).unwrap_or(fresh))
     }
 
     /// Endpoints that this node delivers for and that did not take what they got last, those whose breaker is not closed first, then those tried last; at
     /// most `most`, and how many are left off. None where the dispatcher does not come to say so.
     pub async fn failing(&self, most: usize) -> Option<(Vec<(Box<str>, EndpointView)>, usize)> {
-        let desk = timeout(VIEW_FOR, self.desk.lock()).await.ok()?;
-        Some(desk.lineup.failing(self.leases.open(Instant::now()), self.app.clock.now(), most))
+        let pass_state = timeout(VIEW_FOR, self.pass_state.lock()).await.ok()?;
+        Some(pass_state.lineup.failing(self.leases.open(Instant::now()), self.app.clock.now(), most))
     }
 
     /// Which node this is, and for how long lanes stay its own without a heartbeat.

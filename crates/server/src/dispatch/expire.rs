@@ -87,7 +87,7 @@ impl Dispatcher {
     pub(super) async fn expire_round(self: Arc<Self>, stuck: u32) -> Result<Round, StoreError> {
         let lanes = self.leases.open(Instant::now());
         // After a restore the back end says first what has become of orders since the backup: until callbacks are let go.
-        if lanes.is_empty() || self.app.due.is_paused() {
+        if lanes.is_empty() || self.app.bell.is_paused() {
             return Ok(Round::default());
         }
         let limit = PAGE + stuck.min(STUCK_MAX);
@@ -240,7 +240,7 @@ mod tests {
         let (_deployment, app, orders) = expired(1).await;
         let dispatcher = dispatcher(&app);
         for (is_held, revision) in [(true, 1), (false, 2)] {
-            app.due.pause(is_held);
+            app.bell.set_paused(is_held);
             dispatcher.clone().expire_round(0).await.expect("the store reads");
             let row = payment_orders::show(&app, orders[0].order.prepay_id).await.expect("is there").row;
             assert_eq!((row.order.status, row.order.revision), (PaymentStatus::Expired, revision));

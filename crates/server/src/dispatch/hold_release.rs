@@ -27,36 +27,36 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 impl Dispatcher {
     /// Turns what is to be turned until it is cut off.
-    pub(super) async fn turn_always(&self) {
+    pub(super) async fn hold_or_release_always(&self) {
         let mut warning = RepeatedWarning::default();
         loop {
-            let pause = match self.turn_all().await {
+            let pause = match self.hold_or_release_all().await {
                 Ok(()) => LOOK_PAUSE,
                 Err(error) => {
                     if let Some(failed) = warning.due(SAID_EVERY, Instant::now().into_std()) {
                         tracing::warn!(%error, failed, "What is to be held or released could not be; it is tried again shortly");
                     }
-                    self.turns.notify_one();
+                    self.hold_notes.notify_one();
                     STORE_PAUSE
                 }
             };
             sleep(pause).await;
             // A note of another node, or of a lane that was taken, may have come without a ring.
-            let _rang = timeout(LOOK_EVERY, self.turns.notified()).await;
+            let _rang = timeout(LOOK_EVERY, self.hold_notes.notified()).await;
         }
     }
 
     /// Turns until there is nothing left in the lanes of this node, but for what cannot be turned. An error: the first of those.
-    pub(super) async fn turn_all(&self) -> Result<(), StoreError> {
+    pub(super) async fn hold_or_release_all(&self) -> Result<(), StoreError> {
         let mut first_error = None;
-        while self.turn_round(&mut first_error).await? {
+        while self.hold_or_release_round(&mut first_error).await? {
             sleep(ROUND_PAUSE).await;
         }
         first_error.map_or(Ok(()), Err)
     }
 
     /// One portion for each application with a note: whether there was one. One that fails keeps none of the others waiting.
-    async fn turn_round(&self, first_error: &mut Option<StoreError>) -> Result<bool, StoreError> {
+    async fn hold_or_release_round(&self, first_error: &mut Option<StoreError>) -> Result<bool, StoreError> {
         let (mut after, mut turned) = (None, false);
         loop {
             let lanes = self.leases.open(Instant::now());
@@ -67,7 +67,7 @@ impl Dispatcher {
             let Some(last) = page.last() else { return Ok(turned) };
             after = Some(last.place());
             for row in &page {
-                match self.turn(row).await {
+                match self.hold_or_release(row).await {
                     Ok(is_worth_it) => turned |= is_worth_it,
                     Err(error) => _ = first_error.get_or_insert(error),
                 }
@@ -76,7 +76,7 @@ impl Dispatcher {
     }
 
     /// One portion of an application: whether it is worth coming back.
-    async fn turn(&self, row: &TurningRow) -> Result<bool, StoreError> {
+    async fn hold_or_release(&self, row: &TurningRow) -> Result<bool, StoreError> {
         let (tenant, application, lane) = (row.tenant, row.application, Lane::of(row.application));
         let Some((fence, _held)) = self.leases.hold(lane, Instant::now()) else { return Ok(false) };
         let Some(view) = self.app.store.application(&row.client_id).await? else { return Ok(false) };
@@ -91,7 +91,7 @@ impl Dispatcher {
         match self.app.store.commit(Batch(writes)).await {
             Ok(_) => {
                 if goes_out {
-                    self.app.due.ring(tenant, application);
+                    self.app.bell.ring(tenant, application);
                 }
                 Ok(true)
             }

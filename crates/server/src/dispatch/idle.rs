@@ -11,13 +11,13 @@ use foldhash::HashMap;
 use tokio::time::Instant;
 
 /// Kept connections of one address: several applications may have theirs at the same one.
-const PER_LANE_MAX: usize = 64;
+const PER_ENDPOINT_MAX: usize = 64;
 /// The same while nobody knows whether the endpoint keeps them: a few are enough to find out.
-const PER_NEW_LANE_MAX: usize = 4;
+const PER_NEW_ENDPOINT_MAX: usize = 4;
 /// Kept connections in all.
 pub const IDLE_TOTAL_MAX: usize = 512;
 /// Addresses of which something is known, beyond those that have connections.
-const LANES_MAX: usize = 16_384;
+const ENDPOINTS_MAX: usize = 16_384;
 /// Between two looks for those that waited too long.
 const SWEEP_PAUSE: Duration = Duration::from_millis(500);
 /// An endpoint whose connection is still there after so long keeps them.
@@ -68,8 +68,9 @@ struct Idle<C> {
     until: Instant,
 }
 
+/// What is kept of one endpoint.
 #[derive(Debug)]
-struct Lane<C> {
+struct Kept<C> {
     waiting: Vec<Idle<C>>,
     trust: Trust,
 }
@@ -85,7 +86,7 @@ pub(super) struct Taken<C> {
 /// All that wait.
 #[derive(Debug)]
 pub(super) struct IdleConnections<C> {
-    lanes: HashMap<IdleKey, Lane<C>>,
+    by_endpoint: HashMap<IdleKey, Kept<C>>,
     /// In all.
     count: usize,
     /// At most.
@@ -97,7 +98,7 @@ pub(super) struct IdleConnections<C> {
 impl<C> IdleConnections<C> {
     /// So many at most, in all.
     pub(super) fn of(most: usize) -> Self {
-        Self { lanes: HashMap::default(), count: 0, most, swept_at: None }
+        Self { by_endpoint: HashMap::default(), count: 0, most, swept_at: None }
     }
 
     /// All that wait, to be closed; what is known of endpoints stays.
@@ -107,13 +108,13 @@ impl<C> IdleConnections<C> {
         if std::mem::take(&mut self.count) == 0 {
             return Vec::new();
         }
-        self.lanes.values_mut().flat_map(|lane| lane.waiting.drain(..)).map(|idle| idle.connection).collect()
+        self.by_endpoint.values_mut().flat_map(|kept| kept.waiting.drain(..)).map(|idle| idle.connection).collect()
     }
 
     /// One to this address, if one may be used again.
     pub(super) fn take(&mut self, key: &IdleKey, now: Instant) -> Option<Taken<C>> {
-        let lane = self.lanes.get_mut(key)?;
-        let is_trial = match lane.trust {
+        let kept = self.by_endpoint.get_mut(key)?;
+        let is_trial = match kept.trust {
             Trust::New => true,
             Trust::Keeps { .. } => false,
             Trust::Closes { .. } => return None,
@@ -123,18 +124,18 @@ impl<C> IdleConnections<C> {
         let has_waited = |idle: &Idle<C>| now.saturating_duration_since(idle.since) >= SEEN_KEPT;
         // The oldest one shows most, the newest one is there most likely.
         let at = if is_trial {
-            lane.waiting.iter().position(|idle| is_in_time(idle) && has_waited(idle))?
+            kept.waiting.iter().position(|idle| is_in_time(idle) && has_waited(idle))?
         } else {
-            lane.waiting.iter().rposition(is_in_time)?
+            kept.waiting.iter().rposition(is_in_time)?
         };
         self.count -= 1;
-        Some(Taken { connection: lane.waiting.remove(at).connection, is_trial })
+        Some(Taken { connection: kept.waiting.remove(at).connection, is_trial })
     }
 
     /// The endpoint keeps its connections: one that waited is still there.
     pub(super) fn seen_kept(&mut self, key: &IdleKey) {
-        if let Some(lane) = self.lanes.get_mut(key).filter(|lane| lane.trust == Trust::New) {
-            lane.trust = KEEPS;
+        if let Some(kept) = self.by_endpoint.get_mut(key).filter(|kept| kept.trust == Trust::New) {
+            kept.trust = KEEPS;
         }
     }
 
@@ -142,14 +143,14 @@ impl<C> IdleConnections<C> {
     /// closed as well.
     #[must_use]
     pub(super) fn lost(&mut self, key: &IdleKey, taken_at: Instant, now: Instant) -> Vec<C> {
-        let lane = self.lane(key);
-        lane.trust = match lane.trust {
+        let kept = self.of_endpoint(key);
+        kept.trust = match kept.trust {
             // It ended together with one that was lost before, as all do of an endpoint that is started anew.
             kept @ Trust::Keeps { lost_at: Some(lost_at), .. } if taken_at <= lost_at => kept,
             Trust::Keeps { went_well: WENT_WELL_MIN.., .. } => Trust::Keeps { went_well: 0, lost_at: Some(now) },
             Trust::New | Trust::Keeps { .. } | Trust::Closes { .. } => Trust::Closes { until: now + DISTRUST },
         };
-        let closed = std::mem::take(&mut lane.waiting);
+        let closed = std::mem::take(&mut kept.waiting);
         self.count -= closed.len();
         closed.into_iter().map(|idle| idle.connection).collect()
     }
@@ -158,8 +159,8 @@ impl<C> IdleConnections<C> {
     #[must_use]
     pub(super) fn put(&mut self, key: &IdleKey, connection: C, now: Instant, answered: Answered) -> Option<C> {
         let is_full = self.count >= self.most;
-        let lane = self.lane(key);
-        lane.trust = match lane.trust {
+        let kept = self.of_endpoint(key);
+        kept.trust = match kept.trust {
             Trust::Closes { until } if now < until => return Some(connection),
             Trust::New | Trust::Closes { .. } => {
                 if answered.is_said {
@@ -172,26 +173,26 @@ impl<C> IdleConnections<C> {
                 Trust::Keeps { went_well: went_well.saturating_add(u32::from(answered.was_used)), lost_at }
             }
         };
-        let most = if lane.trust == Trust::New { PER_NEW_LANE_MAX } else { PER_LANE_MAX };
+        let most = if kept.trust == Trust::New { PER_NEW_ENDPOINT_MAX } else { PER_ENDPOINT_MAX };
         let mut idle = Idle { connection, since: now, until: now + answered.time };
-        if is_full || lane.waiting.len() >= most {
+        if is_full || kept.waiting.len() >= most {
             // One that is beyond its time, and that no sweep has come to yet, keeps nobody out.
-            if let Some(over) = lane.waiting.iter_mut().find(|waiting| now >= waiting.until) {
+            if let Some(over) = kept.waiting.iter_mut().find(|waiting| now >= waiting.until) {
                 std::mem::swap(over, &mut idle);
             }
             return Some(idle.connection);
         }
-        lane.waiting.push(idle);
+        kept.waiting.push(idle);
         self.count += 1;
         None
     }
 
-    fn lane(&mut self, key: &IdleKey) -> &mut Lane<C> {
+    fn of_endpoint(&mut self, key: &IdleKey) -> &mut Kept<C> {
         // Most are there, and only a new one needs a key of its own.
-        if !self.lanes.contains_key(key) {
-            self.lanes.insert(key.clone(), Lane { waiting: Vec::new(), trust: Trust::New });
+        if !self.by_endpoint.contains_key(key) {
+            self.by_endpoint.insert(key.clone(), Kept { waiting: Vec::new(), trust: Trust::New });
         }
-        self.lanes.get_mut(key).expect("it was put there just now")
+        self.by_endpoint.get_mut(key).expect("it was put there just now")
     }
 
     /// Gives those that waited too long, or that `is_closed` says are gone: they are to be closed. Most calls find that it is too early to look. None is
@@ -203,26 +204,26 @@ impl<C> IdleConnections<C> {
             return over;
         }
         self.swept_at = Some(now);
-        for lane in self.lanes.values_mut() {
-            let ended = lane.waiting.extract_if(.., |idle| now >= idle.until || is_closed(&idle.connection));
+        for kept in self.by_endpoint.values_mut() {
+            let ended = kept.waiting.extract_if(.., |idle| now >= idle.until || is_closed(&idle.connection));
             over.extend(ended.map(|idle| idle.connection));
         }
         self.count -= over.len();
         let has_ended = |trust| matches!(trust, Trust::Closes { until } if until <= now);
         self.keep_lanes(|trust| trust != Trust::New && !has_ended(trust));
         // Who closes under requests is remembered for longer than who does not, of whom the next trial tells as much.
-        if self.lanes.len() > LANES_MAX {
+        if self.by_endpoint.len() > ENDPOINTS_MAX {
             self.keep_lanes(|trust| matches!(trust, Trust::Closes { .. }));
         }
-        if self.lanes.len() > LANES_MAX {
+        if self.by_endpoint.len() > ENDPOINTS_MAX {
             self.keep_lanes(|_| false);
         }
         over
     }
 
-    /// Forgets lanes without connections, but for those of such trust.
+    /// Forgets endpoints without connections, but for those of such trust.
     fn keep_lanes(&mut self, is_kept: impl Fn(Trust) -> bool) {
-        self.lanes.retain(|_, lane| !lane.waiting.is_empty() || is_kept(lane.trust));
+        self.by_endpoint.retain(|_, kept| !kept.waiting.is_empty() || is_kept(kept.trust));
     }
 }
 
@@ -334,12 +335,12 @@ mod tests {
         for number in 0..100 {
             let _refused = idle.put(&key(1), number, begin, TIME);
         }
-        assert_eq!(idle.count, PER_NEW_LANE_MAX);
+        assert_eq!(idle.count, PER_NEW_ENDPOINT_MAX);
         idle.seen_kept(&key(1));
         for number in 0..100 {
             let _refused = idle.put(&key(1), number, begin, TIME);
         }
-        assert_eq!(idle.count, PER_LANE_MAX);
+        assert_eq!(idle.count, PER_ENDPOINT_MAX);
         for port in 2..1_000 {
             let _refused = idle.put(&key(port), 0, begin, TIME);
         }
@@ -348,18 +349,22 @@ mod tests {
         assert_eq!(idle.count, IDLE_TOTAL_MAX - 1);
         assert_eq!(idle.sweep(begin + SWEEP_PAUSE / 2, |_| true).len(), 0, "it was looked just now");
         assert_eq!(idle.sweep(begin + WAITS, |_| false).len(), IDLE_TOTAL_MAX - 1);
-        assert_eq!((idle.count, idle.lanes.len()), (0, 1), "what is known of an endpoint stays");
-        let most = u16::try_from(LANES_MAX).expect("a port");
+        assert_eq!((idle.count, idle.by_endpoint.len()), (0, 1), "what is known of an endpoint stays");
+        let most = u16::try_from(ENDPOINTS_MAX).expect("a port");
         for port in 2..=most + 1 {
             let _none = idle.lost(&key(port), begin, begin);
         }
         let _none = idle.sweep(begin + WAITS + SWEEP_PAUSE, |_| false);
-        assert_eq!(idle.lanes.len(), LANES_MAX, "of too many those that keep their connections are forgotten first");
+        assert_eq!(
+            idle.by_endpoint.len(),
+            ENDPOINTS_MAX,
+            "of too many those that keep their connections are forgotten first"
+        );
         let _none = idle.lost(&key(1), begin, begin);
         let _none = idle.sweep(begin + WAITS + SWEEP_PAUSE * 2, |_| false);
-        assert_eq!(idle.lanes.len(), 0, "then all");
+        assert_eq!(idle.by_endpoint.len(), 0, "then all");
         let _none = idle.lost(&key(1), begin, begin);
         let _none = idle.sweep(begin + DISTRUST, |_| false);
-        assert_eq!(idle.lanes.len(), 0, "and what has ended");
+        assert_eq!(idle.by_endpoint.len(), 0, "and what has ended");
     }
 }

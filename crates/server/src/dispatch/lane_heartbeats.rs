@@ -27,7 +27,7 @@ const LAST_BEAT_FOR: Duration = Duration::from_millis(500);
 
 /// What the heartbeats have come to.
 #[derive(Debug, Default)]
-pub(super) struct Pulse {
+pub(super) struct HeartbeatState {
     /// When this process began, as the database said; none before the first heartbeat.
     begun_at: Option<UnixMillis>,
     /// The last one failed, and the log has said so.
@@ -50,7 +50,7 @@ impl Dispatcher {
             tokio::select! {
                 _ = beats.tick() => self.beat().await,
                 () = self.leaves.notified() => self.beat().await,
-                lanes = due(&mut signals) => if self.app.due.held().meets(lanes) { self.app.due.ring_lanes(lanes) },
+                lanes = due(&mut signals) => if self.app.bell.lanes().meets(lanes) { self.app.bell.ring_lanes(lanes) },
             }
         }
     }
@@ -64,31 +64,31 @@ impl Dispatcher {
 
     /// One heartbeat, and what follows from it.
     pub(super) async fn beat(&self) {
-        let mut pulse = self.pulse.lock().await;
+        let mut state = self.heartbeats.lock().await;
         let open_before = self.leases.open(Instant::now());
-        if self.app.store.is_shared() && (!self.app.trouble.takes_changes() || self.lacks_key(&mut pulse).await) {
+        if self.app.store.is_shared() && (!self.app.trouble.takes_changes() || self.lacks_key(&mut state).await) {
             // What this node cannot sign or record another one may: its lanes are not renewed.
             return self.opened(open_before);
         }
         let word = self.leases.word();
-        let stage = match (self.leases.all_leave(), pulse.begun_at) {
+        let stage = match (self.leases.all_leave(), state.begun_at) {
             (true, _) => Stage::Leaves,
             (false, Some(_)) => Stage::Runs,
             (false, None) => Stage::Begins,
         };
         let sent = Instant::now();
-        match self.app.store.tend_lanes(self.heartbeat(stage, &pulse, word)).await {
+        match self.app.store.tend_lanes(self.heartbeat(stage, &state, word)).await {
             Ok(tended) => {
                 self.leases.tended(&tended, sent, self.settings.lease);
-                if std::mem::take(&mut pulse.is_failing) {
+                if std::mem::take(&mut state.is_failing) {
                     tracing::info!("Heartbeats reach the database again");
                 }
-                self.see_replaced(&mut pulse, tended.begun_at.is_none(), sent);
-                pulse.begun_at = tended.begun_at.or(pulse.begun_at);
-                pulse.unlike.tell(&self.settings.who.settings, &tended.others);
+                self.see_replaced(&mut state, tended.begun_at.is_none(), sent);
+                state.begun_at = tended.begun_at.or(state.begun_at);
+                state.unlike.tell(&self.settings.who.settings, &tended.others);
             }
             Err(error) => {
-                if !std::mem::replace(&mut pulse.is_failing, true) {
+                if !std::mem::replace(&mut state.is_failing, true) {
                     tracing::warn!(%error, "A heartbeat failed; when the lease runs out, this node begins no more callbacks");
                 }
             }
@@ -98,9 +98,9 @@ impl Dispatcher {
 
     /// Two processes under one id would share neither the lanes nor what others wait for: the one that began last has them. It is said only when that
     /// has been so for a lease: for as long a node may take what it noted itself for another's, if an answer or a commit was lost with a server.
-    fn see_replaced(&self, pulse: &mut Pulse, is_replaced: bool, now: Instant) {
-        let since = is_replaced.then(|| pulse.replaced_since.unwrap_or(now));
-        pulse.replaced_since = since;
+    fn see_replaced(&self, state: &mut HeartbeatState, is_replaced: bool, now: Instant) {
+        let since = is_replaced.then(|| state.replaced_since.unwrap_or(now));
+        state.replaced_since = since;
         let is_out = since.is_some_and(|since| now.duration_since(since) > self.settings.lease);
         match (self.app.node.note_replaced(is_replaced, is_out), is_out) {
             (false, true) => tracing::error!(
@@ -113,33 +113,33 @@ impl Dispatcher {
     }
 
     /// Whether the deployment has gone over to a master key that this node was not given, as behind the back of one that stood still.
-    async fn lacks_key(&self, pulse: &mut Pulse) -> bool {
+    async fn lacks_key(&self, state: &mut HeartbeatState) -> bool {
         // It is read as merchants' questions are: what stands before it there must not hold the heartbeat up.
         let lacks = match timeout(self.settings.lease / (2 * BEATS_PER_LEASE), master_key::known(&self.app)).await {
             Ok(Ok(_)) => None,
             Ok(Err(AppError::LacksMasterKey(key_id))) => Some(key_id),
             // The heartbeat has more to say about a store that does not answer.
-            Ok(Err(_)) | Err(_) => pulse.lacks_key.clone(),
+            Ok(Err(_)) | Err(_) => state.lacks_key.clone(),
         };
-        match (&pulse.lacks_key, &lacks) {
+        match (&state.lacks_key, &lacks) {
             (None, Some(key_id)) => {
                 tracing::error!(key_id, "This node lacks the master key {key_id}: other nodes deliver its callbacks");
             }
             (Some(_), None) => tracing::info!("This node has the master key of the deployment again"),
             (None, None) | (Some(_), Some(_)) => {}
         }
-        pulse.lacks_key = lacks;
-        pulse.lacks_key.is_some()
+        state.lacks_key = lacks;
+        state.lacks_key.is_some()
     }
 
     /// Tells how many lanes may be delivered for, where that has changed; the next pass begins with what is due in them.
     fn opened(&self, before: LaneSet) {
         let mut open = self.leases.open(Instant::now());
-        self.app.due.hold(open);
+        self.app.bell.serve_lanes(open);
         if self.leases.all_leave() {
             // It may have begun to leave between the two.
             open = LaneSet::NONE;
-            self.app.due.hold(open);
+            self.app.bell.serve_lanes(open);
         }
         gauge!("countersign_dispatch_lanes").set(open.len());
         if open == before {
@@ -151,14 +151,14 @@ impl Dispatcher {
             "This node delivers callbacks for {} of 64 lanes",
             open.len()
         );
-        self.app.due.ring_lanes(LaneSet::NONE);
+        self.app.bell.ring_lanes(LaneSet::NONE);
     }
 
     /// What nothing is in flight in goes to other nodes at once, the rest as it lands: they need not wait for the last attempt here.
     pub(super) fn begin_to_leave(&self) {
         if !self.leases.all_leave() {
             self.leases.leave();
-            self.app.due.hold(LaneSet::NONE);
+            self.app.bell.serve_lanes(LaneSet::NONE);
             self.leaves.notify_one();
         }
     }
@@ -167,20 +167,20 @@ impl Dispatcher {
     /// nobody be answered any more: from here on no node counts with this one.
     pub(super) async fn leave(&self, mut beside: JoinSet<()>) {
         // A heartbeat that is cut off would take its connection with it, and hold the rows of its lanes until the database notices.
-        let no_beat = timeout(LAST_BEAT_FOR, self.pulse.lock()).await;
+        let no_beat = timeout(LAST_BEAT_FOR, self.heartbeats.lock()).await;
         beside.shutdown().await;
         drop(no_beat);
-        let (word, pulse) = (self.leases.word(), self.pulse.lock().await);
-        if let Err(error) = self.app.store.tend_lanes(self.heartbeat(Stage::Ends, &pulse, word)).await {
+        let (word, state) = (self.leases.word(), self.heartbeats.lock().await);
+        if let Err(error) = self.app.store.tend_lanes(self.heartbeat(Stage::Ends, &state, word)).await {
             tracing::warn!(%error, "The lanes could not be given back; other nodes take them when the lease runs out");
         }
     }
 
-    fn heartbeat(&self, stage: Stage, pulse: &Pulse, word: Word) -> Tend {
+    fn heartbeat(&self, stage: Stage, state: &HeartbeatState, word: Word) -> Tend {
         Tend {
             who: self.settings.who.clone(),
             stage,
-            begun_at: pulse.begun_at,
+            begun_at: state.begun_at,
             wants: u32::from(LANES),
             held: word.held,
             give_back: word.give_back,

@@ -14,12 +14,13 @@ use tokio::time::timeout_at;
 use super::trial::refused;
 use super::{Dispatcher, attempt};
 use crate::app::error::AppError;
+use crate::app::identity::no_application;
 
 impl Dispatcher {
     /// One attempt at an event, of which nothing is recorded: what an attempt takes by itself. For tools that measure.
     pub async fn attempt_only(&self, event: &EventRow) -> Result<Outcome, AppError> {
         let Some(known) = self.app.known_application(&event.client_id).await? else {
-            return Err(AppError::NotFound(format!("no application has the client_id {}", event.client_id)));
+            return Err(no_application(&event.client_id));
         };
         let now = self.app.clock.now();
         let keys = known.callback_keys(now);
@@ -37,7 +38,7 @@ impl Dispatcher {
         if self.app.store.is_shared() {
             self.beat().await;
         }
-        if let Err(error) = self.turn_all().await {
+        if let Err(error) = self.hold_or_release_all().await {
             tracing::warn!(%error, "What is to be held or released could not be");
         }
         if let Err(error) = self.take_up_changes().await {
@@ -55,12 +56,12 @@ impl Dispatcher {
                 Ok(false) => {}
                 Err(error) => tracing::warn!(%error, "What is due could not be read"),
             }
-            let desk = self.desk.lock().await;
-            if desk.lineup.flights() == 0 {
+            let pass_state = self.pass_state.lock().await;
+            if pass_state.lineup.flights() == 0 {
                 return self.attempts.load(Ordering::SeqCst) - before;
             }
-            let due_at = desk.records.due_at();
-            drop(desk);
+            let due_at = pass_state.records.due_at();
+            drop(pass_state);
             match due_at {
                 Some(due_at) => drop(timeout_at(due_at, self.landed.notified()).await),
                 None => self.landed.notified().await,

@@ -1,7 +1,7 @@
 //! Delivers callbacks: takes what is due, makes the attempts, records each with its verdict.
 //!
 //! A wake-up says "look", not "what". The dispatcher reads what is due from the store at start, after each
-//! commit that rang [`App::due`] (here or on another node), when a retry falls due, and every few seconds. So a crash anywhere has no special path: what was
+//! commit that rang [`App::bell`] (here or on another node), when a retry falls due, and every few seconds. So a crash anywhere has no special path: what was
 //! not recorded is due again, and is sent again with the same attempt number (delivery is at least once). What this process has just written
 //! is handed over instead ([`crate::app::fresh`]), and nothing rests on that.
 //!
@@ -47,9 +47,9 @@ mod idle;
 mod lane_heartbeats;
 mod leases;
 mod lineup;
+mod look_ups;
 mod measure;
 mod meters;
-mod names;
 mod permits;
 mod place_in_lineup;
 mod queue;
@@ -79,7 +79,7 @@ pub(crate) use meters::{ATTEMPT_SECONDS, DELAY_SECONDS};
 
 pub use health::BreakerState;
 pub use idle::IDLE_TOTAL_MAX;
-pub use names::LOOK_UPS_MAX;
+pub use look_ups::LOOK_UPS_MAX;
 pub use place_in_lineup::EndpointView;
 pub use settings::{DEADLINE, DispatchError, DispatchSettings};
 pub use trial::{BIZ_TYPE, Tried};
@@ -132,7 +132,7 @@ enum Ended {
 
 /// What one pass works on; only one pass at a time.
 #[derive(Debug)]
-struct Desk {
+struct PassState {
     lineup: Lineup,
     /// The lanes that the line-up is made of.
     open: LaneSet,
@@ -151,15 +151,15 @@ pub struct Dispatcher {
     app: Arc<App>,
     settings: DispatchSettings,
     connector: Connector,
-    names: deliver::Names,
+    headers: deliver::CallbackHeaders,
     /// What this node may deliver.
     leases: Leases,
-    pulse: AsyncMutex<lane_heartbeats::Pulse>,
-    desk: AsyncMutex<Desk>,
+    heartbeats: AsyncMutex<lane_heartbeats::HeartbeatState>,
+    pass_state: AsyncMutex<PassState>,
     ended: Mutex<Vec<(Flight, Ended)>>,
     landed: Notify,
     /// Something may be to be held or released.
-    turns: Notify,
+    hold_notes: Notify,
     /// A redelivery of many events was begun.
     resends: Notify,
     /// Lanes whose applications are to be looked for.
@@ -208,7 +208,7 @@ impl Dispatcher {
             per_application: settings.per_application,
             per_merchant: settings.per_merchant,
         };
-        let desk = Desk {
+        let pass_state = PassState {
             lineup: Lineup::new(bounds),
             open: LaneSet::NONE,
             looked: LaneSet::NONE,
@@ -218,15 +218,15 @@ impl Dispatcher {
         };
         Ok(Self {
             connector: Connector::new(&settings)?,
-            names: deliver::Names::new(settings.prefixes.first()),
+            headers: deliver::CallbackHeaders::new(settings.prefixes.first()),
             leases: if app.store.is_shared() { Leases::none() } else { Leases::alone() },
-            pulse: AsyncMutex::default(),
+            heartbeats: AsyncMutex::default(),
             app,
             settings,
-            desk: AsyncMutex::new(desk),
+            pass_state: AsyncMutex::new(pass_state),
             ended: Mutex::default(),
             landed: Notify::new(),
-            turns: Notify::new(),
+            hold_notes: Notify::new(),
             resends: Notify::new(),
             looks: Mutex::default(),
             look: Notify::new(),
@@ -245,9 +245,9 @@ impl Dispatcher {
     /// back meanwhile; they see this one until `silent` turns true, when it answers nobody any more.
     pub async fn run(self: Arc<Self>, shutdown: watch::Receiver<bool>, mut silent: watch::Receiver<bool>) {
         let mut beside = JoinSet::new();
-        let (turner, looker, resender, updater, counter) =
+        let (holder, looker, resender, updater, counter) =
             (self.clone(), self.clone(), self.clone(), self.clone(), self.clone());
-        beside.spawn(async move { turner.turn_always().await });
+        beside.spawn(async move { holder.hold_or_release_always().await });
         beside.spawn(async move { looker.look_always().await });
         beside.spawn(async move { resender.resend_always().await });
         beside.spawn(async move { updater.take_up_changes_always().await });
@@ -277,14 +277,14 @@ impl Dispatcher {
     async fn drain(self: &Arc<Self>) {
         let end = Instant::now() + self.settings.drain_grace;
         loop {
-            let mut desk = self.desk.lock().await;
-            self.land(&mut desk, self.app.clock.now());
-            self.hand_over(&mut desk, 0);
-            let flights = desk.lineup.flights();
+            let mut pass_state = self.pass_state.lock().await;
+            self.land(&mut pass_state, self.app.clock.now());
+            self.hand_over(&mut pass_state, 0);
+            let flights = pass_state.lineup.flights();
             if flights == 0 {
                 return;
             }
-            drop(desk);
+            drop(pass_state);
             if self.app.store.is_shared() {
                 self.begin_to_leave();
             }
@@ -293,7 +293,7 @@ impl Dispatcher {
                     flights,
                     "Callbacks were cut off in flight at the stop; the next start sends them again, or another node"
                 );
-                self.desk.lock().await.tasks.shutdown().await;
+                self.pass_state.lock().await.tasks.shutdown().await;
                 self.leases.cut_off();
                 self.leaves.notify_one();
                 return;

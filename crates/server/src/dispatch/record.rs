@@ -136,7 +136,7 @@ impl Dispatcher {
             return Some(verdict);
         }
         let is_spared = match sign {
-            Sign::Ill | Sign::Bad => self.desk.lock().await.lineup.is_tried(event.application),
+            Sign::Ill | Sign::Bad => self.pass_state.lock().await.lineup.is_tried(event.application),
             Sign::None => true,
             Sign::Good | Sign::Failed | Sign::Neutral => false,
         };
@@ -206,7 +206,7 @@ impl Dispatcher {
         let writes = writes.into_iter().chain(holding(event, now)).collect();
         match self.commit(fence, Batch(writes), COMMIT_IN_TURN_FOR).await {
             Fate::Committed => {
-                self.turns.notify_one();
+                self.hold_notes.notify_one();
                 tracing::info!(client_id = %event.client_id, "Callbacks are held: the application has no URL, or they or its merchant are disabled");
                 Ended::Held { last: None }
             }
@@ -259,7 +259,7 @@ impl Dispatcher {
             };
             let fate = self.commit(made.row.fence, batch, COMMIT_IN_TURN_FOR).await;
             self.app.callers.forget(&event.client_id);
-            self.turns.notify_one();
+            self.hold_notes.notify_one();
             match fate {
                 Fate::Committed if is_gone => {
                     // Others that were under way find them disabled.

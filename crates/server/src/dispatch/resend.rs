@@ -93,7 +93,7 @@ impl Dispatcher {
         loop {
             let lanes = self.leases.open(Instant::now());
             // While nothing goes out they would pile up, and go out all at once.
-            if lanes.is_empty() || self.app.due.is_paused() {
+            if lanes.is_empty() || self.app.bell.is_paused() {
                 return Ok(None);
             }
             let page = self.app.store.redeliveries(Redeliveries::Running { lanes, after }, PAGE).await?;
@@ -121,7 +121,7 @@ impl Dispatcher {
         let application = row.sought.application;
         let (lane, later) = (Lane::of(application), Some(now + LOOK_EVERY));
         let portion = portion(row.rate_per_s);
-        let takes = self.desk.lock().await.lineup.takes(application, few(row.rate_per_s), self.app.clock.now());
+        let takes = self.pass_state.lock().await.lineup.takes(application, few(row.rate_per_s), self.app.clock.now());
         let (most, least) = match takes {
             Takes::Portion => (portion, PAUSE_MIN),
             // What becomes of the one is seen before another one follows.
@@ -179,8 +179,8 @@ impl Dispatcher {
         match committed {
             Ok(_) => {
                 if !found.is_empty() {
-                    self.desk.lock().await.lineup.has_another(application, due_at);
-                    self.app.due.ring(tenant, application);
+                    self.pass_state.lock().await.lineup.has_another(application, due_at);
+                    self.app.bell.ring(tenant, application);
                 }
                 Ok((to < row.through_seq).then_some(next))
             }
@@ -210,10 +210,10 @@ impl Dispatcher {
         if !self.leases.open(Instant::now()).contains(Lane::of(application)) {
             return Ok(None);
         }
-        let Ok(desk) = timeout(VIEW_FOR, self.desk.lock()).await else { return Ok(None) };
-        Ok(match desk.lineup.takes(application, few(row.rate_per_s), self.app.clock.now()) {
+        let Ok(pass_state) = timeout(VIEW_FOR, self.pass_state.lock()).await else { return Ok(None) };
+        Ok(match pass_state.lineup.takes(application, few(row.rate_per_s), self.app.clock.now()) {
             Takes::Portion => None,
-            Takes::One | Takes::Nothing if desk.lineup.is_open(application) => Some("breaker"),
+            Takes::One | Takes::Nothing if pass_state.lineup.is_open(application) => Some("breaker"),
             Takes::One | Takes::Nothing => Some("endpoint"),
         })
     }

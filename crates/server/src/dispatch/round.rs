@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::endpoint_settings::tell_turned;
 use super::flight::Flight;
 use super::lineup::Next;
-use super::{Desk, Dispatcher, Ended, FAULT_MS, LOOK_EVERY, RECHECK_MS, STORE_PAUSE, WAIT_MIN};
+use super::{Dispatcher, Ended, FAULT_MS, LOOK_EVERY, PassState, RECHECK_MS, STORE_PAUSE, WAIT_MIN};
 use crate::app::fresh::Written;
 
 /// Applications that are found at once.
@@ -32,7 +32,7 @@ impl Dispatcher {
     pub(super) async fn work(self: Arc<Self>, mut shutdown: watch::Receiver<bool>) {
         let told = shutdown.clone();
         while !*shutdown.borrow_and_update() {
-            let rung = self.app.due.notified();
+            let rung = self.app.bell.notified();
             tokio::pin!(rung);
             // Before the read, so that no ring between the read and the wait is lost.
             rung.as_mut().enable();
@@ -51,7 +51,7 @@ impl Dispatcher {
             tokio::select! {
                 biased;
                 changed = shutdown.changed() => if changed.is_err() { break },
-                () = rung => self.turns.notify_one(),
+                () = rung => self.hold_notes.notify_one(),
                 () = self.landed.notified() => {}
                 () = ready(()), if is_cut => {}
                 () = sleep(wait) => {}
@@ -76,7 +76,7 @@ impl Dispatcher {
             if Instant::now() >= all_at {
                 all_at = Instant::now() + longest;
                 self.look_in(LaneSet::ALL);
-                self.turns.notify_one();
+                self.hold_notes.notify_one();
             }
         }
     }
@@ -97,26 +97,26 @@ impl Dispatcher {
         while !lanes.is_empty() {
             let owed = self.app.store.owed(lanes, Cursor { after, limit: OWED_PAGE }).await?;
             let now = self.app.clock.now();
-            let mut desk = self.desk.lock().await;
+            let mut pass_state = self.pass_state.lock().await;
             for row in &owed {
                 let mut at = due(row.due_at, now);
                 // Who had the lane before may have let an event wait behind another for longer than this node does. One after the other: all of them
                 // at once would keep what is due waiting.
-                if !desk.looked.contains(Lane::of(row.application)) {
+                if !pass_state.looked.contains(Lane::of(row.application)) {
                     at = at.min(now.plus_ms(first_looks / FIRST_LOOKS_AT_ONCE * FIRST_LOOKS_EVERY_MS));
                     first_looks += 1;
                 }
-                desk.lineup.note(row.tenant, row.application, at);
+                pass_state.lineup.note(row.tenant, row.application, at);
             }
-            drop(desk);
+            drop(pass_state);
             match owed.last() {
                 Some(last) if owed.len() >= OWED_PAGE as usize => after = Some(last.application),
                 Some(_) | None => break,
             }
         }
-        let mut desk = self.desk.lock().await;
-        desk.looked = desk.looked.union(lanes.intersection(self.leases.open(Instant::now())));
-        drop(desk);
+        let mut pass_state = self.pass_state.lock().await;
+        pass_state.looked = pass_state.looked.union(lanes.intersection(self.leases.open(Instant::now())));
+        drop(pass_state);
         self.landed.notify_one();
         Ok(())
     }
@@ -128,98 +128,98 @@ impl Dispatcher {
         now: UnixMillis,
         must_stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<bool, StoreError> {
-        let mut desk = self.desk.lock().await;
-        self.open(&mut desk);
-        let rung = self.app.due.take();
-        self.look_in(rung.lanes.intersection(desk.open));
+        let mut pass_state = self.pass_state.lock().await;
+        self.open(&mut pass_state);
+        let rung = self.app.bell.take();
+        self.look_in(rung.lanes.intersection(pass_state.open));
         for (application, tenant) in rung.applications {
-            if desk.open.contains(Lane::of(application)) {
-                desk.lineup.note(tenant, application, now);
+            if pass_state.open.contains(Lane::of(application)) {
+                pass_state.lineup.note(tenant, application, now);
             }
         }
-        self.land(&mut desk, now);
-        self.take_written(&mut desk, now);
+        self.land(&mut pass_state, now);
+        self.take_written(&mut pass_state, now);
         let (mut read, mut begun) = (Ok(()), 0);
         // What has ended is handed over also where the store cannot be read.
         while read.is_ok() && begun < BEGUN_MAX {
-            self.land(&mut desk, now);
-            if must_stop() || desk.open.is_empty() {
+            self.land(&mut pass_state, now);
+            if must_stop() || pass_state.open.is_empty() {
                 break;
             }
-            match desk.lineup.next(now) {
+            match pass_state.lineup.next(now) {
                 None => break,
                 Some(Next::Begin(event)) => {
-                    self.begin(&mut desk, *event);
+                    self.begin(&mut pass_state, *event);
                     begun += 1;
                 }
-                Some(Next::Read(portion)) => read = self.read(&mut desk, portion, now).await,
+                Some(Next::Read(portion)) => read = self.read(&mut pass_state, portion, now).await,
             }
         }
-        let under_way = desk.lineup.under_way();
-        self.hand_over(&mut desk, under_way);
-        self.meters.stand(desk.lineup.under_way(), desk.lineup.open_endpoints());
+        let under_way = pass_state.lineup.under_way();
+        self.hand_over(&mut pass_state, under_way);
+        self.meters.stand(pass_state.lineup.under_way(), pass_state.lineup.open_endpoints());
         read.map(|()| begun == BEGUN_MAX)
     }
 
     /// Sees which lanes this node may deliver for by now. None while the store takes no changes: what cannot be recorded would be sent again and
     /// again.
-    fn open(&self, desk: &mut Desk) {
-        let is_shut = self.app.due.is_paused() || !self.app.trouble.takes_changes();
+    fn open(&self, pass_state: &mut PassState) {
+        let is_shut = self.app.bell.is_paused() || !self.app.trouble.takes_changes();
         let (held, terms) = self.leases.open_under(Instant::now());
-        let before = std::mem::replace(&mut desk.terms, terms);
+        let before = std::mem::replace(&mut pass_state.terms, terms);
         // What was found under the terms before may have been delivered by whoever had these lanes in between.
         let again = terms.taken_again_since(&before);
-        desk.looked = desk.looked.intersection(held).difference(again);
+        pass_state.looked = pass_state.looked.intersection(held).difference(again);
         let open = if is_shut { LaneSet::NONE } else { held };
-        let kept = std::mem::replace(&mut desk.open, open).difference(again);
+        let kept = std::mem::replace(&mut pass_state.open, open).difference(again);
         if kept != open || !again.is_empty() {
-            desk.lineup.keep_lanes(open.difference(again));
+            pass_state.lineup.keep_lanes(open.difference(again));
             self.look_in(open.difference(kept));
         }
         if before != terms {
-            desk.lineup.has_lanes(terms.lanes().difference(again));
-            desk.lineup.has_lanes(terms.lanes());
+            pass_state.lineup.has_lanes(terms.lanes().difference(again));
+            pass_state.lineup.has_lanes(terms.lanes());
         }
     }
 
-    fn begin(self: &Arc<Self>, desk: &mut Desk, event: EventRow) {
+    fn begin(self: &Arc<Self>, pass_state: &mut PassState, event: EventRow) {
         let flight = Flight::of(&event);
         let lane = Lane::of(event.application);
-        let Some(fence) = self.leases.begin_under(lane, desk.terms.of(lane), Instant::now()) else {
+        let Some(fence) = self.leases.begin_under(lane, pass_state.terms.of(lane), Instant::now()) else {
             // The lane is not ours any more: whoever has it delivers. Where its lease is renewed by the next pass, it is looked through then.
-            desk.open = desk.open.without(lane);
-            desk.looked = desk.looked.without(lane);
-            desk.lineup.land(&flight);
-            desk.lineup.keep_lanes(desk.open);
+            pass_state.open = pass_state.open.without(lane);
+            pass_state.looked = pass_state.looked.without(lane);
+            pass_state.lineup.land(&flight);
+            pass_state.lineup.keep_lanes(pass_state.open);
             return;
         };
         // Large, and handed on several times until it runs.
-        desk.tasks.spawn(Box::pin(self.clone().handle(event, fence)));
+        pass_state.tasks.spawn(Box::pin(self.clone().handle(event, fence)));
     }
 
     /// Takes what was written a moment ago and handed over. Where that cannot go next, what is owed is read.
-    fn take_written(&self, desk: &mut Desk, now: UnixMillis) {
-        let Written { events, is_old } = self.app.due.written();
+    fn take_written(&self, pass_state: &mut PassState, now: UnixMillis) {
+        let Written { events, is_old } = self.app.bell.written();
         for event in events {
             let (tenant, application) = (event.tenant, event.application);
-            if !desk.open.contains(Lane::of(application)) {
+            if !pass_state.open.contains(Lane::of(application)) {
                 // Whoever has its lane by now is told.
                 self.app.ring(tenant, application);
-            } else if is_old || !desk.lineup.take_new(event) {
-                desk.lineup.note(tenant, application, now);
+            } else if is_old || !pass_state.lineup.take_new(event) {
+                pass_state.lineup.note(tenant, application, now);
             }
         }
     }
 
     /// Reads what these applications have waiting.
-    async fn read(&self, desk: &mut Desk, portion: Portion, now: UnixMillis) -> Result<(), StoreError> {
-        let (of, limit, terms) = (portion.of.clone(), portion.limit, desk.terms);
+    async fn read(&self, pass_state: &mut PassState, portion: Portion, now: UnixMillis) -> Result<(), StoreError> {
+        let (of, limit, terms) = (portion.of.clone(), portion.limit, pass_state.terms);
         let Pending { mut rows, unreadable } = match self.app.store.pending_of(portion).await {
             Ok(pending) => pending,
-            Err(error) => return self.not_read(desk, &of, error),
+            Err(error) => return self.not_read(pass_state, &of, error),
         };
         let found = rows.iter().map(|row| row.no).chain(unreadable.iter().map(|one| one.event));
-        self.app.due.found(found);
+        self.app.bell.found(found);
         for row in &mut rows {
             // Made to wait by a clock that was ahead: whether it still has to, and how long, is decided anew.
             let is_longer = row.due_at > Some(now.plus_ms(self.settings.order_hold_ms));
@@ -236,17 +236,17 @@ impl Dispatcher {
         for row in rows.iter().filter(|row| last.replace(row.application) != Some(row.application)) {
             // What cannot be read now is told where the event is handled.
             if let Ok(Some(known)) = self.app.known_application(&row.client_id).await {
-                self.take_up(&mut desk.lineup, &known.application);
+                self.take_up(&mut pass_state.lineup, &known.application);
             }
         }
         // It may have taken long: what was read of lanes that were lost meanwhile is another node's.
-        self.open(desk);
-        let is_ours = |lane: Lane| desk.open.contains(lane) && desk.terms.of(lane) == terms.of(lane);
+        self.open(pass_state);
+        let is_ours = |lane: Lane| pass_state.open.contains(lane) && pass_state.terms.of(lane) == terms.of(lane);
         rows.retain(|row| is_ours(Lane::of(row.application)));
-        desk.lineup.offer(&of, rows, limit, now);
+        pass_state.lineup.offer(&of, rows, limit, now);
         let until = now.plus_ms(FAULT_MS);
         for one in &unreadable {
-            desk.lineup.leave_out(one, until, now);
+            pass_state.lineup.leave_out(one, until, now);
         }
         for some in unreadable.chunk_by(|one, next| one.application == next.application) {
             tell_unreadable(some);
@@ -255,8 +255,13 @@ impl Dispatcher {
     }
 
     /// A read failed, and may have taken long to. Where that is about one application alone, the others go on.
-    fn not_read(&self, desk: &mut Desk, of: &[(TenantNo, ApplicationNo)], error: StoreError) -> Result<(), StoreError> {
-        match (desk.lineup.unread(of, self.app.clock.now()), of) {
+    fn not_read(
+        &self,
+        pass_state: &mut PassState,
+        of: &[(TenantNo, ApplicationNo)],
+        error: StoreError,
+    ) -> Result<(), StoreError> {
+        match (pass_state.lineup.unread(of, self.app.clock.now()), of) {
             (Some(rest_ms), [(_, application)]) => {
                 let (application, rest_s) = (application.0, rest_ms / 1_000);
                 tracing::error!(
@@ -270,15 +275,15 @@ impl Dispatcher {
     }
 
     /// Takes note of what has ended. After it, what is read from the store shows these attempts.
-    pub(super) fn land(&self, desk: &mut Desk, now: UnixMillis) {
-        while let Some(ended) = desk.tasks.try_join_next() {
+    pub(super) fn land(&self, pass_state: &mut PassState, now: UnixMillis) {
+        while let Some(ended) = pass_state.tasks.try_join_next() {
             if ended.is_err_and(|e| e.is_panic()) {
                 tracing::error!("Handling a callback panicked; it is tried again in a minute");
             }
         }
         let ended = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         for (flight, ended) in ended {
-            let lineup = &mut desk.lineup;
+            let lineup = &mut pass_state.lineup;
             if !matches!(ended, Ended::Made(_)) {
                 self.leases.land(Lane::of(flight.application));
             }
@@ -289,7 +294,7 @@ impl Dispatcher {
                     {
                         tell_turned(&client_id, turned, now);
                     }
-                    desk.records.push(*record, Instant::now());
+                    pass_state.records.push(*record, Instant::now());
                 }
                 Ended::Attempted { next, sign, outcome, was_moved } => {
                     lineup.came(&flight, now, outcome);
@@ -320,21 +325,21 @@ impl Dispatcher {
     }
 
     /// Has recorded what has waited for long enough, or for nothing any more. `under_way`: attempts whose records may come soon.
-    pub(super) fn hand_over(self: &Arc<Self>, desk: &mut Desk, under_way: usize) {
-        if let Some(records) = desk.records.due(under_way, Instant::now()) {
-            desk.tasks.spawn(self.clone().note(records));
+    pub(super) fn hand_over(self: &Arc<Self>, pass_state: &mut PassState, under_way: usize) {
+        if let Some(records) = pass_state.records.due(under_way, Instant::now()) {
+            pass_state.tasks.spawn(self.clone().note(records));
         }
     }
 
     /// How long nothing is to be done, unless somebody rings or an attempt lands.
     async fn wait(&self) -> Duration {
         let now = self.app.clock.now();
-        let desk = self.desk.lock().await;
+        let pass_state = self.pass_state.lock().await;
         let wait = |at: UnixMillis| Duration::from_millis(u64::try_from(at.0 - now.0).unwrap_or(0));
         // Without a lane nothing may begin, whatever is due.
-        let first = desk.lineup.first_at().filter(|_| !desk.open.is_empty());
+        let first = pass_state.lineup.first_at().filter(|_| !pass_state.open.is_empty());
         let next = first.map_or(LOOK_EVERY, wait);
-        let due = desk.records.due_at().map(|at| at.saturating_duration_since(Instant::now()));
+        let due = pass_state.records.due_at().map(|at| at.saturating_duration_since(Instant::now()));
         next.min(due.unwrap_or(next)).clamp(WAIT_MIN, LOOK_EVERY)
     }
 }

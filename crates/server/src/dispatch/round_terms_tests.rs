@@ -10,7 +10,7 @@ fn term(number: i64) -> Tended {
 }
 
 async fn ready(dispatcher: &Dispatcher, event: &EventRow) -> usize {
-    dispatcher.desk.lock().await.lineup.ready_of(event.application)
+    dispatcher.pass_state.lock().await.lineup.ready_of(event.application)
 }
 
 /// A pass that ends before anything begins: so many things are done in it, each of which is a read here.
@@ -60,11 +60,11 @@ async fn what_is_read_while_its_lane_is_lost_and_taken_again_does_not_begin() {
     drop(held);
     passes.await.expect("does not panic").expect("the store reads");
     assert_eq!(ready(&dispatcher, &event).await, 0);
-    assert_eq!(dispatcher.desk.lock().await.lineup.under_way(), 0);
+    assert_eq!(dispatcher.pass_state.lock().await.lineup.under_way(), 0);
     dispatcher.look_for(LaneSet::ALL).await.expect("reads");
     dispatcher.pass(app.clock.now(), &|| false).await.expect("the store reads");
-    assert_eq!(dispatcher.desk.lock().await.lineup.under_way(), 1);
-    dispatcher.desk.lock().await.tasks.shutdown().await;
+    assert_eq!(dispatcher.pass_state.lock().await.lineup.under_way(), 1);
+    dispatcher.pass_state.lock().await.tasks.shutdown().await;
     Deployment::close(&app);
 }
 

@@ -82,21 +82,21 @@ async fn what_may_begin_at_once_begins_in_several_passes() {
     let mut under_way = Vec::new();
     loop {
         let is_cut = dispatcher.pass(app.clock.now(), &|| false).await.expect("the store reads");
-        under_way.push(dispatcher.desk.lock().await.lineup.under_way());
+        under_way.push(dispatcher.pass_state.lock().await.lineup.under_way());
         if !is_cut {
             break;
         }
     }
     assert_eq!(under_way, [BEGUN_MAX, 2 * BEGUN_MAX, 2 * BEGUN_MAX + 3]);
     // One that is due now, and no lane to deliver it for.
-    let mut desk = dispatcher.desk.lock().await;
-    let due = desk.lineup.under_way();
-    desk.lineup.note(TenantNo(1), ApplicationNo(1), app.clock.now());
-    drop(desk);
+    let mut pass_state = dispatcher.pass_state.lock().await;
+    let due = pass_state.lineup.under_way();
+    pass_state.lineup.note(TenantNo(1), ApplicationNo(1), app.clock.now());
+    drop(pass_state);
     assert_eq!((due, dispatcher.wait().await), (2 * BEGUN_MAX + 3, WAIT_MIN));
-    dispatcher.desk.lock().await.open = LaneSet::NONE;
+    dispatcher.pass_state.lock().await.open = LaneSet::NONE;
     assert_eq!(dispatcher.wait().await, LOOK_EVERY, "it does not spin");
-    dispatcher.desk.lock().await.tasks.shutdown().await;
+    dispatcher.pass_state.lock().await.tasks.shutdown().await;
     Deployment::close(&app);
 }
 
@@ -109,7 +109,7 @@ async fn what_nobody_rings_for_is_found_while_another_lane_is_rung_for_all_the_t
     let (stop, stopped) = watch::channel(false);
     let runs = tokio::spawn(dispatcher.clone().run(stopped.clone(), stopped));
     let begun = Instant::now();
-    while app.due.held().len() < 64 {
+    while app.bell.lanes().len() < 64 {
         assert!(begun.elapsed() < SOON, "the node takes its lanes");
         sleep(Duration::from_millis(20)).await;
     }
@@ -131,7 +131,7 @@ async fn what_nobody_rings_for_is_found_while_another_lane_is_rung_for_all_the_t
     let begun = Instant::now();
     while attempts(&app, &event).await == 0 {
         assert!(begun.elapsed() < SOON, "it is not found while somebody rings");
-        app.due.ring_lanes(other);
+        app.bell.ring_lanes(other);
         sleep(Duration::from_millis(20)).await;
     }
     stop.send(true).expect("it runs");
@@ -146,9 +146,9 @@ async fn what_was_to_begin_when_a_lease_ran_out_begins_when_it_is_renewed() {
     pass().await;
     let event = happens(&app, &client_id).await;
     // It is read and not handed over; while it is read the lease runs out.
-    assert_eq!(app.due.written().events.len(), 1);
+    assert_eq!(app.bell.written().events.len(), 1);
     *dispatcher.looks.lock().unwrap_or_else(PoisonError::into_inner) = LaneSet::NONE;
-    app.due.ring(event.tenant, event.application);
+    app.bell.ring(event.tenant, event.application);
     let asked = AtomicUsize::new(0);
     let late = || {
         if asked.fetch_add(1, Ordering::SeqCst) == 1 {
@@ -179,7 +179,7 @@ async fn nothing_begins_while_the_store_takes_no_changes() {
     let begun = async || {
         dispatcher.look_for(LaneSet::ALL).await.expect("reads");
         dispatcher.pass(app.clock.now(), &|| false).await.expect("reads");
-        dispatcher.desk.lock().await.lineup.flights()
+        dispatcher.pass_state.lock().await.lineup.flights()
     };
     assert_eq!((begun().await, begun().await), (0, 0), "it could not be recorded");
     assert_eq!(dispatcher.wait().await, LOOK_EVERY, "it does not spin");
@@ -230,7 +230,7 @@ async fn first_looks_at_applications_with_nothing_due_come_one_after_the_other()
     }
     let first_at_after = async |at: UnixMillis| {
         dispatcher.pass(at, &|| false).await.expect("reads");
-        dispatcher.desk.lock().await.lineup.first_at()
+        dispatcher.pass_state.lock().await.lineup.first_at()
     };
     first_at_after(now).await;
     dispatcher.look_for(LaneSet::ALL).await.expect("reads");
@@ -282,7 +282,7 @@ async fn lanes_of_attempts_that_are_cut_off_are_given_back_while_the_node_still_
     let database = deployment.database();
     let begun = Instant::now();
     happens(&app, &client_id).await;
-    while dispatcher.desk.lock().await.lineup.under_way() == 0 {
+    while dispatcher.pass_state.lock().await.lineup.under_way() == 0 {
         assert!(begun.elapsed() < SOON, "it begins");
         sleep(Duration::from_millis(5)).await;
     }

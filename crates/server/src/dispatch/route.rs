@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
 use super::faults::{self, Lack, NotConnected};
-use super::names::Names;
+use super::look_ups::LookUps;
 use crate::visible::misleads;
 
 /// Longest head of a proxy's answer, in bytes.
@@ -239,7 +239,7 @@ impl Route {
         &self,
         address: SocketAddr,
         end: Instant,
-        names: &Names,
+        names: &LookUps,
         last: &LastAnswered,
     ) -> Result<TcpStream, NotConnected> {
         let Some(proxy) = &self.proxy else {
@@ -264,7 +264,7 @@ impl Route {
         &self,
         proxy: &Proxy,
         end: Instant,
-        names: &Names,
+        names: &LookUps,
         last: &LastAnswered,
     ) -> Result<(TcpStream, SocketAddr), NotConnected> {
         let found = timeout_at(end, names.look_up_without_limit(&proxy.host, proxy.port)).await;
@@ -400,7 +400,7 @@ mod tests {
         let (dead, _waiting, _listener) = hangs().await;
         let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let works = proxy.local_addr().expect("has one");
-        let names = Names::by(move |_, _| Ok(vec![dead, works]));
+        let names = LookUps::by(move |_, _| Ok(vec![dead, works]));
         let route = Route { proxy: Proxy::parse("http://proxy.example:3128").ok(), ..Route::default() };
         let named = route.proxy.as_ref().expect("a proxy");
         let last = LastAnswered::default();
@@ -422,7 +422,7 @@ mod tests {
         request(works).answered();
         assert!(last.is(works));
 
-        let nobody = Names::by(move |_, _| Ok(vec![dead]));
+        let nobody = LookUps::by(move |_, _| Ok(vec![dead]));
         let why = route.reach(named, within(300), &nobody, &last).await.expect_err("hangs");
         let wanted = format!("the proxy {dead}: connecting took too long");
         assert_eq!(why, NotConnected { why: wanted, lack: Some(Lack::Proxy) });

@@ -24,6 +24,7 @@ use super::attempt;
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 use crate::app::delivery::HELD;
 use crate::app::error::AppError;
+use crate::app::identity::no_application;
 use crate::app::operators::{Keep, kept};
 use crate::app::{Actor, App, Deed};
 use crate::clock::ms_of;
@@ -56,15 +57,15 @@ pub struct Tried {
 #[derive(Debug, Default)]
 pub(super) struct Trials(Mutex<HashSet<i64>>);
 
-/// A trial's place among them. Given back when it is dropped.
+/// A trial's permit to be one of them. Given back when it is dropped.
 #[derive(Debug)]
-struct Place<'a> {
+struct TrialPermit<'a> {
     trials: &'a Trials,
     application: i64,
 }
 
 impl Trials {
-    fn enter(&self, application: ApplicationNo) -> Result<Place<'_>, AppError> {
+    fn enter(&self, application: ApplicationNo) -> Result<TrialPermit<'_>, AppError> {
         let mut under_way = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if under_way.contains(&application.0) {
             return Err(refused("a test callback of this application is under way: wait for its answer"));
@@ -73,11 +74,11 @@ impl Trials {
             return Err(refused("as many test callbacks as may be are under way: ask again in some seconds"));
         }
         under_way.insert(application.0);
-        Ok(Place { trials: self, application: application.0 })
+        Ok(TrialPermit { trials: self, application: application.0 })
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for TrialPermit<'_> {
     fn drop(&mut self) {
         self.trials.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.application);
     }
@@ -100,7 +101,7 @@ fn addressed<'k>(app: &App, known: &'k KnownApplication) -> Result<Addressed<'k>
     let Some(url) = known.application.callback_url.as_deref() else {
         return Err(refused("the application has no callback_url: set one, and test again"));
     };
-    if app.due.is_paused() {
+    if app.bell.is_paused() {
         return Err(refused(&format!("{HELD}, and test again")));
     }
     let now = app.clock.now();
@@ -113,7 +114,7 @@ fn addressed<'k>(app: &App, known: &'k KnownApplication) -> Result<Addressed<'k>
 impl Dispatcher {
     async fn testable(&self, client_id: &str) -> Result<Arc<KnownApplication>, AppError> {
         let known = self.app.known_application(client_id).await?;
-        known.ok_or_else(|| AppError::NotFound(format!("no application has the client_id {client_id}")))
+        known.ok_or_else(|| no_application(client_id))
     }
 
     /// Signs and sends a callback that tells of nothing. Refused where there is no URL, nothing to sign with, one under way, or where nothing may go out.
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn one_application_has_one_trial_under_way_and_all_together_a_bounded_number() {
         let trials = Trials::default();
-        let mut places: Vec<Place<'_>> = Vec::new();
+        let mut places: Vec<TrialPermit<'_>> = Vec::new();
         for no in 1..=16 {
             places.push(trials.enter(ApplicationNo(no)).expect("there is room"));
             assert!(trials.enter(ApplicationNo(no)).is_err(), "one at a time");

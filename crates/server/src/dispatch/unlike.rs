@@ -18,12 +18,12 @@ pub(super) fn describe() {
 }
 
 /// A node as the log names it, by its id: two on machines of their own may say the same address.
-type Names = BTreeMap<String, (String, Vec<String>)>;
+type Differing = BTreeMap<String, (String, Vec<String>)>;
 
 /// What of them the log has said.
 #[derive(Debug, Default)]
 pub(super) struct Unlike {
-    said: Names,
+    said: Differing,
 }
 
 /// What is new of one of them.
@@ -54,7 +54,7 @@ impl Unlike {
             let settings = differing(own, &other.settings).filter(|settings| !settings.is_empty())?;
             Some((other.node.to_string(), (other.name.clone(), settings)))
         };
-        let now: Names = others.iter().filter_map(differs).collect();
+        let now: Differing = others.iter().filter_map(differs).collect();
         let before = std::mem::replace(&mut self.said, now);
         let is_new = |(node_id, (_, settings)): &(&String, &(String, Vec<String>))| {
             before.get(*node_id).is_none_or(|(_, said)| said != settings)

@@ -45,7 +45,7 @@ impl Refusals {
 
 /// A place. Given back when it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct AddressPermit {
     limit: Arc<AddressLimit>,
     block: Option<u128>,
 }
@@ -63,13 +63,13 @@ impl AddressLimit {
     }
 
     /// One more place for `peer`; none if it has as many as it may.
-    pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<AddressPermit> {
         let peer = peer.to_canonical();
         let is_counted = self.most > 0
             && (self.count_loopback || !peer.is_loopback())
             && !self.exempt.iter().any(|network| network.contains(peer));
         if !is_counted {
-            return Some(Place { limit: self.clone(), block: None });
+            return Some(AddressPermit { limit: self.clone(), block: None });
         }
         let block = block_of(peer);
         let mut present = self.present.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,11 +78,11 @@ impl AddressLimit {
             return None;
         }
         *count += 1;
-        Some(Place { limit: self.clone(), block: Some(block) })
+        Some(AddressPermit { limit: self.clone(), block: Some(block) })
     }
 }
 
-impl Drop for Place {
+impl Drop for AddressPermit {
     fn drop(&mut self) {
         let Some(block) = self.block else { return };
         let mut present = self.limit.present.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,7 +104,7 @@ mod tests {
         Arc::new(AddressLimit::new(2, proxies, count_loopback))
     }
 
-    fn enter(limit: &Arc<AddressLimit>, peer: &str) -> Option<Place> {
+    fn enter(limit: &Arc<AddressLimit>, peer: &str) -> Option<AddressPermit> {
         limit.enter(peer.parse().expect("an address"))
     }
 

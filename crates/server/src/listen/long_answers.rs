@@ -10,7 +10,7 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use super::connection_state::{ConnectionState, Unread};
 use super::request_limit::RequestPermit;
-use crate::app::concurrency_limit::Place;
+use crate::app::concurrency_limit::ConcurrencyPermit;
 
 /// What is handed over at once to a connection of HTTP/2. There it lies until its peer reads, and the request has given up its place by then: of
 /// what is larger the rest stays in the answer, and the answer in its place.
@@ -25,7 +25,7 @@ const PART_BYTES_MAX_HTTP_1: usize = 16 * 1024;
 pub struct Held<B> {
     body: B,
     _permit: Option<RequestPermit>,
-    _place: Option<Box<Place>>,
+    _place: Option<Box<ConcurrencyPermit>>,
 }
 
 impl<B> Held<B> {
@@ -36,7 +36,7 @@ impl<B> Held<B> {
 
     /// The same, with a place of its own among answers that are long.
     #[must_use]
-    pub fn with(self, place: Option<Box<Place>>) -> Self {
+    pub fn with(self, place: Option<Box<ConcurrencyPermit>>) -> Self {
         Self { _place: place, ..self }
     }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::address_limit::{AddressLimit, Place, Refusals};
+use super::address_limit::{AddressLimit, AddressPermit, Refusals};
 
 /// The requests under way of one listener. By default there is no bound.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct RequestLimit {
 #[derive(Debug)]
 pub struct RequestPermit {
     limit: Arc<RequestLimit>,
-    _place: Place,
+    _place: AddressPermit,
 }
 
 impl Default for RequestLimit {

@@ -22,7 +22,7 @@ use hyper::header::HeaderName;
 use hyper::{Method, Request, Response, Version};
 
 use crate::app::App;
-use crate::app::concurrency_limit::Place;
+use crate::app::concurrency_limit::ConcurrencyPermit;
 use crate::listen::{Held, RequestLimit, RequestPermit};
 use crate::log::{self, LogSink, RequestLine};
 use crate::meters::RequestMeters;
@@ -127,7 +127,7 @@ struct Trace {
     source: Option<IpAddr>,
     request_id: String,
     /// Of an answer that is long.
-    place: OnceLock<Box<Place>>,
+    place: OnceLock<Box<ConcurrencyPermit>>,
 }
 
 /// Counts a request and writes its line when it is dropped: after the answer, or when the client has gone before it.

@@ -19,7 +19,7 @@ use super::timestamps::{from_before_crash, from_before_memory, in_own_time, in_t
 use super::{Edge, REFUSAL_GRID, REFUSAL_GRID_UNREAD, Trace};
 use crate::app::actor::Right;
 use crate::app::callers::{Ask, Authenticated, KnownApplication, Refused};
-use crate::app::concurrency_limit::Place;
+use crate::app::concurrency_limit::ConcurrencyPermit;
 use crate::app::error::AppError;
 use crate::app::{Actor, App, forgotten_nonces};
 
@@ -76,7 +76,7 @@ impl<T> Signed<'_, T> {
     }
 
     /// Keeps a place until the caller has read the answer.
-    pub fn hold(&self, place: Box<Place>) {
+    pub fn hold(&self, place: Box<ConcurrencyPermit>) {
         // There is one answer.
         let _ = self.trace.place.set(place);
     }

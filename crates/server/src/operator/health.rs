@@ -51,7 +51,7 @@ pub async fn alive() -> Json<Health> {
     responses((status = 200, body = Health), (status = 503, body = ProblemDocument)))]
 pub async fn ready(State(desk): State<Arc<Desk>>) -> Result<Json<Health>, Problem> {
     match why_not_ready(&desk).await {
-        None => Ok(Json(Health { status: "ready", delivery: desk.app.due.is_paused().then_some("held") })),
+        None => Ok(Json(Health { status: "ready", delivery: desk.app.bell.is_paused().then_some("held") })),
         Some(why) => Err(Problem::new(Code::ServiceUnavailable, why)),
     }
 }

@@ -18,7 +18,7 @@ use thiserror::Error;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::app::concurrency_limit::Place;
+use crate::app::concurrency_limit::ConcurrencyPermit;
 use crate::app::error::AppError;
 
 /// How long a caller may take over the parts in all, besides a second for each so many bytes: one who takes longer keeps a place from others.
@@ -46,7 +46,7 @@ struct Streamed<P> {
     /// What is made and not given yet.
     rest: Bytes,
     pace: Pace,
-    _place: Place,
+    _place: ConcurrencyPermit,
 }
 
 /// How fast a caller takes what is given.
@@ -153,7 +153,7 @@ fn told(app: &App, error: &AppError) {
 }
 
 /// 200 with what `pages` makes. It holds its place until the caller has it all, or is gone.
-pub fn stream(app: Arc<App>, place: Place, kind: &'static str, pages: impl Pages) -> Response<Body> {
+pub fn stream(app: Arc<App>, place: ConcurrencyPermit, kind: &'static str, pages: impl Pages) -> Response<Body> {
     let body =
         Streamed { app, page: Some(Box::pin(pages.next())), rest: Bytes::new(), pace: Pace::default(), _place: place };
     let mut response = Response::new(Body::new(body));

@@ -126,11 +126,11 @@ pub(super) async fn watch_directory(app: Arc<App>, node: NodeId, mut ended: watc
             Ok(changes) => {
                 if forgets_all(last, &changes) {
                     app.callers.forget_all();
-                    app.due.change_all();
+                    app.bell.change_all();
                 }
                 for client_id in &changes.client_ids {
                     app.callers.forget(client_id);
-                    app.due.change(client_id);
+                    app.bell.change(client_id);
                 }
                 last = Some((changes.connection, changes.revision));
                 if changes.is_listed && !app.node.is_replaced() {

@@ -67,7 +67,7 @@ async fn until_changes_are_taken(app: &App) {
             Ok(()) => {
                 if app.trouble.found(None) {
                     // Callbacks have rested meanwhile.
-                    app.due.ring_lanes(LaneSet::ALL);
+                    app.bell.ring_lanes(LaneSet::ALL);
                     tracing::info!("The store takes changes again: this node is ready");
                 }
                 // A burst of refusals asks for one trial a second at the most.
@@ -105,12 +105,12 @@ mod tests {
     async fn callbacks_are_rung_for_when_the_store_takes_changes_again() {
         let deployment = Deployment::on_sqlite().await.in_real_time();
         let app = deployment.open().await;
-        app.due.take();
+        app.bell.take();
         until_changes_are_taken(&app).await;
-        assert_eq!(app.due.take().lanes, LaneSet::NONE, "nothing was wrong");
+        assert_eq!(app.bell.take().lanes, LaneSet::NONE, "nothing was wrong");
         app.trouble.found(Some(NoChanges::Refused));
         until_changes_are_taken(&app).await;
-        assert_eq!(app.due.take().lanes, LaneSet::ALL);
+        assert_eq!(app.bell.take().lanes, LaneSet::ALL);
         assert!(app.trouble.takes_changes());
         Deployment::close(&app);
     }

@@ -35,7 +35,7 @@ use super::writer_connections::WriterConnections;
 use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::ChainKey;
 use crate::contract::CommitError;
-use crate::pulse::Pulse;
+use crate::work_clock::WorkClock;
 
 /// How often a transaction is begun again.
 const TRIES_MAX: u32 = 4;
@@ -121,7 +121,7 @@ pub(super) struct CommitLane {
     marks: Marks,
     /// Whose its last transaction was; [`OF_MANY`] where nothing says so.
     tenant: i64,
-    pulse: Arc<Pulse>,
+    work: Arc<WorkClock>,
     /// What lines of the audit log are linked with.
     chain: Arc<OnceLock<ChainKey>>,
 }
@@ -133,11 +133,11 @@ impl CommitLane {
         herald: Arc<Herald>,
         by_tenant: bool,
         id: Vec<u8>,
-        pulse: Arc<Pulse>,
+        work: Arc<WorkClock>,
         chain: Arc<OnceLock<ChainKey>>,
     ) -> Self {
         let connections = WriterConnections::new(dial, GROUPED);
-        Self { connections, nonces, herald, by_tenant, id, marks: Marks::default(), tenant: OF_MANY, pulse, chain }
+        Self { connections, nonces, herald, by_tenant, id, marks: Marks::default(), tenant: OF_MANY, work, chain }
     }
 
     fn limits(&self) -> Limits {
@@ -172,11 +172,11 @@ impl CommitLane {
                 if number % GROUPS_BETWEEN == GROUPS_BETWEEN - 1 {
                     self.some_alone(&mut rare).await;
                 }
-                self.pulse.begin();
+                self.work.begin();
                 self.group(group).await;
             }
             self.some_alone(&mut rare).await;
-            self.pulse.end();
+            self.work.end();
         }
     }
 
@@ -190,7 +190,7 @@ impl CommitLane {
             if job.answer.is_closed() {
                 self.tell(job, Err(self.refused(&Failure::late())));
             } else if let Some(job) = self.in_time(job) {
-                self.pulse.begin();
+                self.work.begin();
                 self.alone(job).await;
                 done += 1;
             }

@@ -18,13 +18,13 @@ use crate::chain::ChainKey;
 use crate::check::well_formed;
 use crate::contract::{CommitError, StoreError};
 use crate::panicked::Panicked;
-use crate::pulse::Pulse;
+use crate::work_clock::WorkClock;
 
 /// What leads to them.
 #[derive(Debug)]
 pub(super) struct Writers {
     lanes: Vec<mpsc::Sender<Job>>,
-    pulses: Vec<Arc<Pulse>>,
+    clocks: Vec<Arc<WorkClock>>,
     pub(super) settling: mpsc::Sender<Settling>,
     panicked: Panicked,
 }
@@ -40,26 +40,26 @@ impl Writers {
     ) -> Self {
         let (node, by_tenant, queue_max) = (options.node, options.group_by_tenant, options.queue_max.max(1));
         let panicked = Panicked::new();
-        let pulses: Vec<Arc<Pulse>> = (0..options.lanes.max(1)).map(|_| Arc::new(Pulse::new())).collect();
-        let lane = |(number, pulse): (usize, &Arc<Pulse>)| {
+        let clocks: Vec<Arc<WorkClock>> = (0..options.lanes.max(1)).map(|_| Arc::new(WorkClock::new())).collect();
+        let lane = |(number, clock): (usize, &Arc<WorkClock>)| {
             let mut id = node.to_vec();
             id.extend(u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes());
             let (sender, queue) = mpsc::channel(queue_max);
             let (dial, nonces, herald) = (Arc::clone(dial), Arc::clone(nonces), Arc::clone(herald));
-            let lane = CommitLane::new(dial, nonces, herald, by_tenant, id, Arc::clone(pulse), Arc::clone(chain));
+            let lane = CommitLane::new(dial, nonces, herald, by_tenant, id, Arc::clone(clock), Arc::clone(chain));
             tokio::spawn(panicked.watched(lane.run(queue, options.group_max.max(1))));
             sender
         };
-        let lanes = pulses.iter().enumerate().map(lane).collect();
+        let lanes = clocks.iter().enumerate().map(lane).collect();
         let (settling, queue) = mpsc::channel(queue_max);
         let settler = Settler::new(Arc::clone(dial), Arc::clone(nonces), by_tenant, node);
         tokio::spawn(panicked.watched(settler.run(queue)));
-        Self { lanes, pulses, settling, panicked }
+        Self { lanes, clocks, settling, panicked }
     }
 
     /// For how long the one that has been at its work longest has been at it.
     pub(super) fn longest_work(&self) -> Duration {
-        self.pulses.iter().map(|pulse| pulse.age()).max().unwrap_or_default()
+        self.clocks.iter().map(|clock| clock.age()).max().unwrap_or_default()
     }
 
     /// An error: one has ended, and what it is to do is never done.

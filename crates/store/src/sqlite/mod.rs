@@ -67,9 +67,9 @@ use crate::earlier_event::may_walk_far;
 use crate::event_list::EventPage;
 use crate::nodes::{DirectoryChanges, NodeId, NodeRow, Signal, Tend, Tended};
 use crate::panicked::Panicked;
-use crate::pulse::Pulse;
 use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, Span, Walked};
 use crate::steps::SchemaState;
+use crate::work_clock::WorkClock;
 use lost_sync::LostSync;
 use nonces::{Hold, MarkNeed, Nonces};
 use presence::Presence;
@@ -96,7 +96,7 @@ pub struct SqliteStore {
     presence: Arc<Presence>,
     readers: Arc<Readers>,
     queue: SyncSender<Message>,
-    pulse: Arc<Pulse>,
+    work: Arc<WorkClock>,
     lost_sync: Arc<LostSync>,
     /// What lines of the audit log are linked with.
     chain: Arc<OnceLock<ChainKey>>,
@@ -163,7 +163,7 @@ impl SqliteStore {
     /// Whether the writer has been at one transaction for so long that it stands still: the disk does not sync, or another program holds the
     /// file. What it is at may still be done.
     pub fn is_stalled(&self) -> bool {
-        self.pulse.age() > STALLED_AFTER
+        self.work.age() > STALLED_AFTER
     }
 
     /// Ends the threads. Whether this call has ended them, and none of them had panicked.

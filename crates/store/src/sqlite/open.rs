@@ -27,8 +27,8 @@ use super::schema;
 use super::writer::{self, Shared};
 use crate::contract::StoreError;
 use crate::panicked::Panicked;
-use crate::pulse::Pulse;
 use crate::window::{ClaimHash, Window};
+use crate::work_clock::WorkClock;
 
 /// 3.51.3: older ones may corrupt a log that is reset while it is read.
 const SQLITE_MIN: i32 = 3_051_003;
@@ -235,7 +235,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         Ok(())
     }))
     .map_err(fault)?;
-    let (alive, pulse) = (Arc::new(()), Arc::new(Pulse::new()));
+    let (alive, work) = (Arc::new(()), Arc::new(WorkClock::new()));
     let (watched, panicked) = (Arc::downgrade(&alive), Panicked::new());
 
     let copier = connect(path, CHECKPOINT_WAIT_MS)?;
@@ -256,7 +256,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         log,
         checkpoint,
         group_max: group_max.max(1),
-        pulse: Arc::clone(&pulse),
+        work: Arc::clone(&work),
         presence: Arc::clone(&presence),
         lost_sync: Arc::clone(&lost_sync),
         chain: Arc::clone(&chain),
@@ -271,7 +271,7 @@ pub(super) fn open(path: &Path, options: SqliteOptions) -> Result<SqliteStore, S
         presence,
         readers,
         queue,
-        pulse,
+        work,
         lost_sync,
         chain,
         writer_alive: watched,

@@ -24,7 +24,7 @@ use super::statements::{Kept, Sql};
 use crate::batch::{Batch, Committed};
 use crate::chain::ChainKey;
 use crate::contract::{CommitError, StoreError};
-use crate::pulse::Pulse;
+use crate::work_clock::WorkClock;
 
 /// What the writer is asked to do.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ pub(super) struct Shared {
     pub(super) log: Arc<LogSize>,
     pub(super) checkpoint: SyncSender<()>,
     pub(super) group_max: usize,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) work: Arc<WorkClock>,
     pub(super) presence: Arc<Presence>,
     pub(super) lost_sync: Arc<LostSync>,
     /// What lines of the audit log are linked with.
@@ -139,7 +139,7 @@ pub(super) fn run(conn: &Connection, shared: &Shared, messages: &Receiver<Messag
         // on one core nobody else has run since.
         let before = untold.take();
         untold = group(&mut applier, shared, &mut jobs);
-        shared.pulse.end();
+        shared.work.end();
         drop(before);
         if stop {
             return;
@@ -152,7 +152,7 @@ fn group(applier: &mut Applier<'_>, shared: &Shared, jobs: &mut Vec<Job>) -> Opt
     if jobs.is_empty() {
         return None;
     }
-    shared.pulse.begin();
+    shared.work.begin();
     if let Err(gone) = shared.presence.check().and_then(|()| shared.lost_sync.check()) {
         return answer(&shared.nonces, jobs.drain(..).map(|job| (job, Err(CommitError::Store(gone.clone())))));
     }

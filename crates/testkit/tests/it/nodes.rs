@@ -128,7 +128,7 @@ async fn nodes_share_the_callbacks_wake_each_other_and_hand_over_when_one_stops(
     })
     .await;
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
-    let held = |node: &Running| node.app.due.held();
+    let held = |node: &Running| node.app.bell.lanes();
     until("the lanes are shared", async || held(&one).len() == 32 && held(&two).len() == 32).await;
     assert_eq!(held(&one).union(held(&two)), LaneSet::ALL);
     let receiver = Receiver::start().await.expect("a loopback port");

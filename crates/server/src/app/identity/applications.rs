@@ -117,7 +117,12 @@ fn new_row(app: &App, ask: &NewApplication, merchant: &MerchantRow) -> Applicati
 /// An application by its ClientId.
 pub async fn find_application(app: &App, client_id: &str) -> Result<ApplicationView, AppError> {
     let found = app.store.application(client_id).await?;
-    found.ok_or_else(|| AppError::NotFound(format!("no application has the client_id {client_id}")))
+    found.ok_or_else(|| no_application(client_id))
+}
+
+/// No application has this ClientId.
+pub(crate) fn no_application(client_id: &str) -> AppError {
+    AppError::NotFound(format!("no application has the client_id {client_id}"))
 }
 
 /// Applications in the order they were made: all, or of one merchant, or whose callbacks are turned on or off. `after`: the number of the last one
@@ -322,7 +327,7 @@ pub(super) async fn decide_and_commit<T: Send>(
         let outcome = app.store.commit(actor.batch(writes)).await;
         // Whatever became of it: what is kept in memory may be old now. Deliveries that waited may be able to go.
         app.callers.forget(client_id);
-        app.due.change(client_id);
+        app.bell.change(client_id);
         app.ring(view.application.tenant, view.application.no);
         match outcome {
             Ok(_) => return Ok(value),

@@ -6,6 +6,7 @@ mod fee_rules;
 mod merchants;
 mod secrets;
 
+pub(crate) use applications::no_application;
 pub use applications::{
     ApplicationChange, EndpointChange, MadeApplication, NewApplication, Set, create_application, find_application,
     list_applications, update_application,

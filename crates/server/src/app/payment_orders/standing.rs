@@ -42,7 +42,7 @@ pub(super) fn has_lapsed(app: &App, read: &PaymentOrder) -> bool {
 /// meanwhile: until callbacks are let go, no expiry is noted or told, and what had not expired by the time of the backup may still be moved. So a
 /// payment that was made in time and is lost with the original can be entered again. Such a move rests on it that callbacks are held.
 pub(super) async fn back_end_of(app: &App, read: &PaymentOrder) -> Result<(Mover, Option<Guard>), AppError> {
-    if !app.due.is_paused() || !has_lapsed(app, read) {
+    if !app.bell.is_paused() || !has_lapsed(app, read) {
         return Ok((Mover::BackEnd, None));
     }
     let held = delivery::held_since(&app.store).await?;

@@ -15,7 +15,7 @@ use countersign_store::{CommitError, Store as _, StoreError};
 use super::{Meant, Wish, begin, may_begin, public_id};
 use crate::app::causes::{LOOKED_MAX, Which, each_dead_of};
 use crate::app::error::AppError;
-use crate::app::events::{application, no_application};
+use crate::app::identity::{find_application, no_application};
 use crate::app::operators::{Keep, kept};
 use crate::app::{Actor, App, delivery};
 
@@ -173,7 +173,7 @@ fn share_of(of: &WithDead, meant: Meant, fate: Fate) -> Share {
 }
 
 async fn fate(app: &App, wish: &Wish, of: &WithDead, meant: Meant, begins: Option<&Actor>) -> Result<Fate, AppError> {
-    let view = application(app, &of.client_id).await?;
+    let view = find_application(app, &of.client_id).await?;
     may_begin(app, &view).await?;
     let Some(actor) = begins else { return Ok(Fate::Meant) };
     let prospect = begin(app, &view.application, wish, meant, &|_| None, actor).await?;

@@ -12,7 +12,8 @@ use countersign_store::contract::{ApplicationView, CommitError, EventRow};
 use serde_json::json;
 
 use crate::app::error::AppError;
-use crate::app::events::{application, as_read, find, next_attempt_at, public_id};
+use crate::app::events::{as_read, find, next_attempt_at, public_id};
+use crate::app::identity::find_application;
 use crate::app::operators::{Keep, kept};
 use crate::app::{Actor, App, Deed, delivery};
 
@@ -37,7 +38,7 @@ pub async fn redeliver(
             )));
         }
         delivery::must_go_out(app)?;
-        let view = application(app, &event.client_id).await?;
+        let view = find_application(app, &event.client_id).await?;
         let now = app.clock.now();
         if event.state == DeliveryState::Pending {
             // Without a secret what is due by now does not go by itself, so that is what it is told.

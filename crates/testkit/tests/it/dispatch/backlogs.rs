@@ -126,7 +126,7 @@ async fn what_was_cut_off_between_portions_goes_on_and_a_change_back_turns_it_ba
     let owner = bench.owner(Some(endpoint.url())).await;
     let last = backlog(&bench, &owner, BACKLOG).await;
     // Turned, but not sent: what is due can be counted.
-    bench.app.due.pause(true);
+    bench.app.bell.set_paused(true);
     enable_merchant(&bench, &owner, false).await;
     // What a node leaves that dies after its first portion.
     let view = identity::find_application(&bench.app, &owner.client_id).await.expect("the application");

@@ -72,7 +72,7 @@ async fn an_application_that_cannot_be_read_keeps_no_change_of_another_one_waiti
         let row = ApplicationRow { endpoint, revision: view.application.revision + 1, ..view.application };
         bench.commit(Write::UpdateApplication(Box::new(row))).await;
         bench.app.callers.forget(&owner.client_id);
-        bench.app.due.change(&owner.client_id);
+        bench.app.bell.change(&owner.client_id);
     }
     bench.damage(&Damage::Application(owners[0].client_id.clone())).await;
     bench.deliver().await;

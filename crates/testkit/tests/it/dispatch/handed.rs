@@ -37,7 +37,7 @@ async fn what_was_just_written_goes_out_without_being_read() {
 
     let lost = bench.emit(&owner, "lost").await;
     bench.damage(&Damage::Event(lost.no)).await;
-    assert_eq!(bench.app.due.written().events.len(), 1, "it was handed over, and that is lost here");
+    assert_eq!(bench.app.bell.written().events.len(), 1, "it was handed over, and that is lost here");
     assert_eq!(bench.deliver().await, 0, "so it is read");
     bench.damage(&Damage::Event(lost.no)).await;
     bench.clock.advance_ms(60_000);
@@ -53,10 +53,10 @@ async fn what_was_written_while_deliveries_rest_goes_out_once_when_they_go_on() 
     let bench = Bench::new().await;
     let endpoint = receiver().await;
     let owner = known(&bench, &endpoint).await;
-    bench.app.due.pause(true);
+    bench.app.bell.set_paused(true);
     let event = bench.emit(&owner, "rests").await;
     assert_eq!(bench.deliver().await, 0);
-    bench.app.due.pause(false);
+    bench.app.bell.set_paused(false);
     assert_eq!((bench.deliver().await, bench.deliver().await), (1, 0));
     assert_eq!(bench.state(&event).await, DeliveryState::Delivered);
 }

@@ -89,9 +89,9 @@ async fn a_test_that_cannot_be_sent_is_refused_with_what_to_do_and_nothing_leave
     assert!(said(&nobody).await.contains("app_nobody"));
     assert!(said(&homeless).await.contains("no callback_url"));
     // As after a restore.
-    bench.app.due.pause(true);
+    bench.app.bell.set_paused(true);
     assert!(said(&owner).await.contains("/delivery/release"));
-    bench.app.due.pause(false);
+    bench.app.bell.set_paused(false);
     let secrets = identity::list_secrets(&bench.app, &owner.client_id).await.expect("they are listed");
     let secret_id = &secrets[0].row.secret_id;
     let revoked = identity::revoke_secret(&bench.app, &owner.client_id, secret_id, &|_| None, &actor()).await;

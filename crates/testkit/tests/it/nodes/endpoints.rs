@@ -12,7 +12,7 @@ async fn what_is_set_for_an_endpoint_on_one_node_counts_on_the_one_that_delivers
     })
     .await;
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
-    let held = |node: &Running| node.app.due.held();
+    let held = |node: &Running| node.app.bell.lanes();
     until("the lanes are shared", async || held(&one).len() == 32 && held(&two).len() == 32).await;
     let receiver = Receiver::start().await.expect("a loopback port");
     receiver.answer_with(Reply::Held);

@@ -14,7 +14,7 @@ async fn a_node_that_stops_while_an_endpoint_hangs_gives_the_other_lanes_back_at
     })
     .await;
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
-    let held = |node: &Running| node.app.due.held();
+    let held = |node: &Running| node.app.bell.lanes();
     until("the lanes are shared", async || held(&one).len() == 32 && held(&two).len() == 32).await;
     let (hangs, takes) = (Receiver::start().await.expect("a port"), Receiver::start().await.expect("a port"));
     hangs.answer_with(Reply::Held);
@@ -70,7 +70,7 @@ async fn a_node_that_stops_is_seen_for_as_long_as_it_answers_and_accepts_nothing
     assert_eq!(open.read().await.expect("it asks for the body").status, 100);
 
     let stopping = tokio::spawn(one.stop());
-    until("the other has all lanes", async || two.app.due.held() == LaneSet::ALL).await;
+    until("the other has all lanes", async || two.app.bell.lanes() == LaneSet::ALL).await;
     assert_eq!(two.app.store.nodes(0, 9).await.expect("reads").len(), 2, "it may still accept something");
     let path = format!("/operator/v1/applications/{}/secrets", signer.client_id);
     let access = fleet.access(&two);

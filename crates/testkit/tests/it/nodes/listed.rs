@@ -11,7 +11,7 @@ async fn every_node_lists_all_of_them_with_version_key_lanes_and_settings_that_d
     fleet.configs[1].order_hold = Period(Duration::from_secs(60));
     fleet.configs[1].log_level = "debug".to_owned();
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
-    until("the lanes are shared", async || one.app.due.held().len() == 32 && two.app.due.held().len() == 32).await;
+    until("the lanes are shared", async || one.app.bell.lanes().len() == 32 && two.app.bell.lanes().len() == 32).await;
     for (asked, index) in [(&one, 0), (&two, 1)] {
         let differ = if index == 0 { [json!([]), json!(["order_hold"])] } else { [json!(["order_hold"]), json!([])] };
         let page = fleet.access(asked).call("GET", "/operator/v1/nodes", None).await.expect("an answer").json();
@@ -99,7 +99,7 @@ async fn a_node_that_lacks_the_master_key_leaves_its_lanes_to_the_others() {
     let (mut fleet, has_both) = with_next_key().await;
     has_both(&mut fleet.configs[0]);
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
-    let are_shared = async || one.app.due.held().len() == 32 && two.app.due.held().len() == 32;
+    let are_shared = async || one.app.bell.lanes().len() == 32 && two.app.bell.lanes().len() == 32;
     until("the lanes are shared", are_shared).await;
     let [current, before] = [&one, &two].map(|node| node.app.vault.key_id().to_owned());
     // As a re-wrap does that began while the second one stood still.
@@ -108,7 +108,7 @@ async fn a_node_that_lacks_the_master_key_leaves_its_lanes_to_the_others() {
         one.app.store.commit(Batch(vec![Write::MoveSetting { name, from, to: to.to_owned() }])).await.expect("moves");
     };
     seal_under(&before, &current).await;
-    until("the first one has all", async || one.app.due.held().len() == 64 && two.app.due.held().is_empty()).await;
+    until("the first one has all", async || one.app.bell.lanes().len() == 64 && two.app.bell.lanes().is_empty()).await;
     seal_under(&current, &before).await;
     until("the lanes are shared again", are_shared).await;
     for node in [one, two] {

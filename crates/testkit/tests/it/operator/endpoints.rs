@@ -107,7 +107,7 @@ async fn an_endpoint_is_told_with_what_waits_and_what_keeps_it() {
     house.patch("/merchants/m", json!({"enabled": false})).await.ok();
     assert_eq!(told(&callbacks(&house, &client_id).await), ("merchant_disabled", [0, 2, 1]));
     house.patch("/merchants/m", json!({"enabled": true})).await.ok();
-    house.app.due.pause(true);
+    house.app.bell.set_paused(true);
     let held = callbacks(&house, &client_id).await;
     assert_eq!((&held["state"], &held["next_attempt_at"]), (&json!("held_since_restore"), &json!(null)));
     let listed = house.get(&format!("/events?client_id={client_id}&state=pending")).await.ok().json();

@@ -136,7 +136,7 @@ async fn an_event_that_lacks_something_is_refused_by_name() {
 async fn an_event_rings_the_dispatcher_after_it_is_written() {
     let house = House::open().await;
     let client_id = house.application("m", Some(URL)).await;
-    let rung = house.app.due.notified();
+    let rung = house.app.bell.notified();
     emit(&house, &client_id, "A").await;
     rung.await;
 }
@@ -322,14 +322,14 @@ async fn nothing_is_sent_again_while_callbacks_are_held_since_a_restore() {
     let (house, client_id, id) = with_a_dead_event().await;
     let one = || house.send(house.request("POST", &format!("/events/{id}/redeliver"), None, &[]));
     let many = || house.post("/events/redeliver", json!({ "client_id": client_id }));
-    house.app.due.pause(true);
+    house.app.bell.set_paused(true);
     one().await.refused(409, "400204", "/delivery/release");
     many().await.refused(409, "400204", "/delivery/release");
     let preview = json!({"client_id": client_id, "preview": true});
     assert_eq!(house.post("/events/redeliver", preview).await.ok().json()["count"], 1, "to look is free");
     assert_eq!(show(&house, &id).await["state"], "dead", "a refusal changes nothing");
     assert_eq!(house.get("/redeliveries").await.ok().json()["items"], json!([]));
-    house.app.due.pause(false);
+    house.app.bell.set_paused(false);
     many().await.ok();
     one().await.ok();
 }

@@ -155,7 +155,7 @@ impl House {
             hints: Hints::default(),
             uses: Uses::default(),
             turns: Turns::default(),
-            due: Bell::new(LaneSet::ALL),
+            bell: Bell::new(LaneSet::ALL),
             trouble: Trouble::default(),
             node: ThisNode::default(),
             leaving: AtomicBool::new(false),

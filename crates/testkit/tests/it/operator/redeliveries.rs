@@ -183,7 +183,7 @@ async fn whoever_names_no_application_says_that_all_are_meant() {
     refused(json!({"all_applications": true, "form": "2026-01-01T00:00:00Z"}), "form", "misspelt").await;
     refused(json!({"preview": true, "form": "2026-01-01T00:00:00Z"}), "form", "misspelt").await;
     assert_eq!(running(&house).await, []);
-    house.app.due.pause(true);
+    house.app.bell.set_paused(true);
     let held = house.post("/events/redeliver", json!({"all_applications": true})).await;
     held.refused(409, "400204", "/delivery/release");
     assert_eq!(running(&house).await, []);

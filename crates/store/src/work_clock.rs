@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 /// One writer's.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct WorkClock {
     made: Instant,
     /// Milliseconds from `made` to the begin of the work, and one; 0: there is none.
     since: AtomicU64,
 }
 
-impl Pulse {
+impl WorkClock {
     pub(crate) fn new() -> Self {
         Self { made: Instant::now(), since: AtomicU64::new(0) }
     }

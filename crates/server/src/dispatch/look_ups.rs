@@ -93,20 +93,20 @@ type Waiting = Mutex<HashMap<Asked, (Instant, Answer)>>;
 type Standings = Mutex<HashMap<Box<str>, Standing>>;
 
 /// Looks names up.
-pub(super) struct Names {
+pub(super) struct LookUps {
     resolve: Arc<Resolve>,
     places: [Arc<Semaphore>; 3],
     standings: Arc<Standings>,
     waiting: Arc<Waiting>,
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for LookUps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names").finish_non_exhaustive()
+        f.debug_struct("LookUps").finish_non_exhaustive()
     }
 }
 
-impl Default for Names {
+impl Default for LookUps {
     fn default() -> Self {
         Self::by(|name, port| {
             let found = (name, port).to_socket_addrs().map_err(|error| lack().unwrap_or(error))?;
@@ -120,7 +120,7 @@ fn lack() -> Option<io::Error> {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).err().filter(|error| lack_of(error).is_some())
 }
 
-impl Names {
+impl LookUps {
     pub(super) fn by(resolve: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
         Self {
             resolve: Arc::new(resolve),
@@ -184,7 +184,7 @@ impl Names {
 
     /// What comes of a look-up. Whoever gives up after that instant has found that it hangs.
     async fn hear(&self, name: &str, mut answer: Answer, hung_after: Instant) -> io::Result<Vec<SocketAddr>> {
-        let mut note = LookUpNote { names: self, name, hung_after, has_come: false };
+        let mut note = LookUpNote { look_ups: self, name, hung_after, has_come: false };
         let found = answer.wait_for(Option::is_some).await.map(|found| found.clone());
         note.has_come = true;
         match found.ok().flatten().as_deref() {
@@ -256,7 +256,7 @@ fn look_up(resolve: &Resolve, waits: Waits, _place: OwnedSemaphorePermit) -> io:
 
 /// Notes what came of a look-up, also of one whose attempt gave up before.
 struct LookUpNote<'a> {
-    names: &'a Names,
+    look_ups: &'a LookUps,
     name: &'a str,
     hung_after: Instant,
     has_come: bool,
@@ -265,9 +265,9 @@ struct LookUpNote<'a> {
 impl Drop for LookUpNote<'_> {
     fn drop(&mut self) {
         if self.has_come {
-            note(&self.names.standings, self.name, Standing::Answered);
+            note(&self.look_ups.standings, self.name, Standing::Answered);
         } else if Instant::now() >= self.hung_after {
-            note(&self.names.standings, self.name, Standing::Hung);
+            note(&self.look_ups.standings, self.name, Standing::Hung);
         }
     }
 }
@@ -289,9 +289,9 @@ mod tests {
     struct Resolver(Arc<(Mutex<bool>, Condvar, AtomicUsize)>);
 
     impl Resolver {
-        fn names(&self) -> Names {
+        fn names(&self) -> LookUps {
             let this = self.clone();
-            Names::by(move |name, port| {
+            LookUps::by(move |name, port| {
                 let (is_over, over, hanging) = &*this.0;
                 if name.contains("hangs") {
                     hanging.fetch_add(1, SeqCst);
@@ -333,7 +333,7 @@ mod tests {
         }
     }
 
-    async fn look_up_all(names: &Arc<Names>, count: usize, name: impl Fn(usize) -> String) -> Vec<String> {
+    async fn look_up_all(names: &Arc<LookUps>, count: usize, name: impl Fn(usize) -> String) -> Vec<String> {
         let asked = (0..count).map(|n| {
             let (names, name) = (Arc::clone(names), name(n));
             tokio::spawn(async move {
@@ -392,7 +392,7 @@ mod tests {
         one_thread.expect("a runtime").block_on(async {
             let (resolver, asked) = (Resolver::default(), Arc::new(Mutex::new(Vec::new())));
             let hangs = Arc::new(resolver.names());
-            let names = Arc::new(Names::by({
+            let names = Arc::new(LookUps::by({
                 let (inner, asked) = (Arc::clone(&hangs.resolve), Arc::clone(&asked));
                 move |name, port| {
                     asked.lock().expect("is whole").push(format!("{name}:{port}"));
