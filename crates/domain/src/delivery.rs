@@ -301,20 +301,25 @@ impl Verdict {
     }
 }
 
+/// An attempt that was made, as far as it decides about the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempted {
+    /// Attempts made of the delivery, this one among them: 1, 2, ...
+    pub count: u32,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// The status of its answer, where one came.
+    pub http_status: Option<u16>,
+    /// What its answer asked to wait, in ms.
+    pub retry_after_ms: Option<i64>,
+}
+
 /// What becomes of a delivery after an attempt that ended at `now`.
 ///
 /// The next attempt is due a delay of the schedule later, plus 0 to 20 % by `spread` (chance, 0 to 65535), never earlier.
 /// A Retry-After of 429 or 503 moves it later still, by at most an hour. 410 disables the endpoint, whatever is left of the schedule.
-/// `attempts_made` includes this attempt: 1, 2, ... `http_status` and `retry_after_ms` are of its answer, where one came.
-pub fn after_attempt(
-    attempts_made: u32,
-    outcome: Outcome,
-    http_status: Option<u16>,
-    retry_after_ms: Option<i64>,
-    schedule: &Schedule,
-    now: UnixMillis,
-    spread: u16,
-) -> Verdict {
+pub fn after_attempt(attempted: Attempted, schedule: &Schedule, now: UnixMillis, spread: u16) -> Verdict {
+    let Attempted { count, outcome, http_status, retry_after_ms } = attempted;
     match outcome {
         Outcome::Delivered => return Verdict::Delivered,
         Outcome::HttpStatus if http_status == Some(410) => return Verdict::DisableEndpoint,
@@ -327,7 +332,7 @@ pub fn after_attempt(
         | Outcome::Unreadable
         | Outcome::Fail => {}
     }
-    let Some(delay_ms) = schedule.delay_after_ms(attempts_made) else { return Verdict::Dead };
+    let Some(delay_ms) = schedule.delay_after_ms(count) else { return Verdict::Dead };
     let jittered_ms = delay_ms + delay_ms * i64::from(spread) / (JITTER_DIVISOR * SPREAD_MAX);
     let wished_ms = retry_after_ms.filter(|_| matches!(http_status, Some(429 | 503))).unwrap_or(0);
     let wait_ms = wished_ms.clamp(jittered_ms, jittered_ms + RETRY_AFTER_MS_MAX);

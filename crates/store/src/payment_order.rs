@@ -4,6 +4,7 @@
 //! was made has a row of its own, too, and is read only by who asks for it.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use countersign_domain::fees::{Fee, OrderFee};
 use countersign_domain::ids::{ApplicationNo, MerchantNo, SortedId, TenantNo};
@@ -36,7 +37,7 @@ pub struct PaymentOrderRow {
 }
 
 /// What came over the wire when an order was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// The request line and the headers that the signature rests on, each on a line.
     pub head: String,
@@ -68,8 +69,8 @@ pub enum PaymentOrderWrite {
     Insert {
         /// The order, pending, at revision 1.
         row: PaymentOrderRow,
-        /// The request.
-        received: Received,
+        /// The request, which may be long and is kept as it came.
+        received: Arc<Received>,
     },
     /// Replaces what of an order changes, and appends to its history. Guard: the stored revision is `row.order.revision - 1`.
     Move {

@@ -1,5 +1,6 @@
 use countersign_domain::delivery::{
-    DeliveryState, Outcome, Over, SCHEDULE_DELAYS_MAX, Schedule, ScheduleRefused, Verdict, after_attempt, due, patience,
+    Attempted, DeliveryState, Outcome, Over, SCHEDULE_DELAYS_MAX, Schedule, ScheduleRefused, Verdict, after_attempt,
+    due, patience,
 };
 use countersign_domain::time::UnixMillis;
 
@@ -11,9 +12,10 @@ const M: i64 = 60 * S;
 const H: i64 = 60 * M;
 
 /// How long until the next attempt, or what else was decided.
-fn wait(attempts_made: u32, status: u16, retry_after_ms: Option<i64>, spread: u16) -> Result<i64, Verdict> {
+fn wait(count: u32, status: u16, retry_after_ms: Option<i64>, spread: u16) -> Result<i64, Verdict> {
     let schedule = Schedule::default();
-    match after_attempt(attempts_made, Outcome::HttpStatus, Some(status), retry_after_ms, &schedule, NOW, spread) {
+    let answered = Attempted { count, outcome: Outcome::HttpStatus, http_status: Some(status), retry_after_ms };
+    match after_attempt(answered, &schedule, NOW, spread) {
         Verdict::Retry { due_at } => Ok(due_at.0 - NOW.0),
         other @ (Verdict::Delivered | Verdict::StaysDelivered | Verdict::Dead | Verdict::DisableEndpoint) => Err(other),
     }
@@ -43,11 +45,13 @@ fn every_outcome_but_delivered_is_retried_and_410_disables_the_endpoint() {
                 (Outcome::HttpStatus, Some(410)) => Verdict::DisableEndpoint,
                 _ => Verdict::Retry { due_at: NOW.plus_ms(5 * S) },
             };
-            assert_eq!(after_attempt(1, outcome, status, None, &schedule, NOW, 0), wanted, "{outcome:?} {status:?}");
+            let attempted = Attempted { count: 1, outcome, http_status: status, retry_after_ms: None };
+            assert_eq!(after_attempt(attempted, &schedule, NOW, 0), wanted, "{outcome:?} {status:?}");
         }
     }
     assert_eq!(wait(13, 410, None, 0), Err(Verdict::DisableEndpoint), "also after the last attempt");
-    assert_eq!(after_attempt(99, Outcome::Delivered, Some(200), None, &schedule, NOW, 0), Verdict::Delivered);
+    let late = Attempted { count: 99, outcome: Outcome::Delivered, http_status: Some(200), retry_after_ms: None };
+    assert_eq!(after_attempt(late, &schedule, NOW, 0), Verdict::Delivered);
 }
 
 #[test]
@@ -163,7 +167,9 @@ fn outcomes_and_states_are_known_by_name() {
 #[test]
 fn what_lies_farther_ahead_than_any_attempt_is_put_off_is_due_now() {
     let schedule = Schedule::parse(&["7d"]).expect("the longest delay");
-    let verdict = after_attempt(1, Outcome::HttpStatus, Some(503), Some(i64::MAX), &schedule, NOW, u16::MAX);
+    let answered =
+        Attempted { count: 1, outcome: Outcome::HttpStatus, http_status: Some(503), retry_after_ms: Some(i64::MAX) };
+    let verdict = after_attempt(answered, &schedule, NOW, u16::MAX);
     let Verdict::Retry { due_at: farthest } = verdict else { panic!("{verdict:?}") };
     assert_eq!(due(farthest, NOW), farthest);
     assert_eq!(due(farthest.plus_ms(1), NOW), NOW);

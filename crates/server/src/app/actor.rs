@@ -109,10 +109,10 @@ impl Actor {
         if is_same && acts_still { Ok(()) } else { Err(AppError::Busy) }
     }
 
-    /// The audit line of what this actor did.
-    pub fn did(&self, deed: Deed<'_>) -> AuditRow {
+    /// The write of the audit line that says what this actor does.
+    pub fn records(&self, deed: Deed<'_>) -> Write {
         let Deed { tenant, at, action, subject, before, after } = deed;
-        AuditRow {
+        Write::RecordAudit(Box::new(AuditRow {
             no: 0,
             tenant,
             at,
@@ -123,7 +123,7 @@ impl Actor {
             before,
             after,
             request_id: self.request_id.clone(),
-        }
+        }))
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
             ordered_by(&app, &of, "T-0", &was).await.expect("is made");
             let changed = ApplicationRow { revision: of.application.revision + 1, ..of.application.clone() };
             app.store.commit(Batch(vec![Write::UpdateApplication(Box::new(changed))])).await.expect("is changed");
-            let line = was.did(Deed {
+            let line = was.records(Deed {
                 tenant: None,
                 at: app.clock.now(),
                 action: "x",
@@ -185,7 +185,7 @@ mod tests {
                 before: String::new(),
                 after: String::new(),
             });
-            let refused = app.store.commit(was.batch(vec![Write::RecordAudit(Box::new(line))])).await;
+            let refused = app.store.commit(was.batch(vec![line])).await;
             let refused = refused.expect_err("it rests on what is no more");
             assert!(was.has_lost(&refused), "{refused:?}");
             for refused in &each(&app, &of, 1, &was).await[..3] {

@@ -106,14 +106,7 @@ pub async fn begin(app: &Opened<'_>, actor: &Actor, now: UnixMillis, accept: boo
     }
     let before = json!({ "lines": begun.unlinked, "sha256": hex(&report.unlinked_digest) }).to_string();
     let after = json!({ "lines_of_another_chain": begun.linked, "accepted_faults": begun.faults.len() }).to_string();
-    let line = Write::RecordAudit(Box::new(actor.did(Deed {
-        tenant: None,
-        at: now,
-        action: BEGIN,
-        subject: "audit",
-        before,
-        after,
-    })));
+    let line = actor.records(Deed { tenant: None, at: now, action: BEGIN, subject: "audit", before, after });
     let writes = vec![Write::MoveSetting { name: CHAIN_KEY.to_owned(), from, to }, line];
     // Before the commit, whose line is the first that is linked.
     app.store.chain_audit(begun.key.clone());

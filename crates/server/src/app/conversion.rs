@@ -279,7 +279,7 @@ fn writes(
 ) -> Vec<Write> {
     let (tenant, merchant) = (owner.tenant, owner.no);
     let subject = order.order_id.to_string();
-    let audit = actor.did(Deed {
+    let audit = actor.records(Deed {
         tenant: Some(tenant),
         at: order.created_at,
         action: "convert_order.create",
@@ -291,6 +291,6 @@ fn writes(
     vec![
         Write::ClaimNonce(claim.clone()),
         Write::Convert(Box::new(ConvertWrite::Execute { tenant, merchant, client_req_id, order })),
-        Write::RecordAudit(Box::new(audit)),
+        audit,
     ]
 }

@@ -28,7 +28,7 @@ pub async fn insert(
     actor: &Actor,
 ) -> Result<(), AppError> {
     let subject = order.order_id.to_string();
-    let audit = actor.did(Deed {
+    let audit = actor.records(Deed {
         tenant: Some(owner.tenant),
         at: app.clock.now(),
         action: "convert_order.create",
@@ -38,7 +38,7 @@ pub async fn insert(
     });
     let mut writes = vec![
         Write::InsertConvertOrder { tenant: owner.tenant, merchant: owner.no, order: Box::new(order.clone()) },
-        Write::RecordAudit(Box::new(audit)),
+        audit,
     ];
     writes.extend(remember.map(|answer| Write::RememberAnswer(Box::new(answer))));
     match app.store.commit(actor.batch(writes)).await {
@@ -83,7 +83,7 @@ pub async fn advance(
         };
         let moved = convert::advance(&order, next)?;
         let (at, subject) = (app.clock.now(), id.to_string());
-        let audit = actor.did(Deed {
+        let audit = actor.records(Deed {
             tenant: Some(owner.tenant),
             at,
             action: "convert_order.move",
@@ -91,10 +91,8 @@ pub async fn advance(
             before: describe(&order),
             after: describe(&moved),
         });
-        let mut writes = vec![
-            Write::MoveConvertOrder { tenant: owner.tenant, order: Box::new(moved.clone()), at },
-            Write::RecordAudit(Box::new(audit)),
-        ];
+        let mut writes =
+            vec![Write::MoveConvertOrder { tenant: owner.tenant, order: Box::new(moved.clone()), at }, audit];
         writes.extend(remember(&owner, &moved).map(|answer| Write::RememberAnswer(Box::new(answer))));
         match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok((owner, moved)),

@@ -138,7 +138,7 @@ pub async fn release(app: &App, keep: &Keep<'_, Released>, actor: &Actor) -> Res
         if let Some(since) = held {
             let before = json!({ "delivery_held": since }).to_string();
             let after = json!({ "at": rfc3339(now) }).to_string();
-            let line = actor.did(Deed {
+            let line = actor.records(Deed {
                 tenant: None,
                 at: now,
                 action: "delivery.release",
@@ -147,7 +147,7 @@ pub async fn release(app: &App, keep: &Keep<'_, Released>, actor: &Actor) -> Res
                 after,
             });
             writes.push(Write::MoveSetting { name: DELIVERY_HELD.to_owned(), from: Some(since), to: String::new() });
-            writes.push(Write::RecordAudit(Box::new(line)));
+            writes.push(line);
         }
         writes.extend(kept(keep, &released));
         match app.store.commit(actor.batch(writes)).await {

@@ -136,7 +136,7 @@ async fn write(
             writes.push(Write::Guard(as_read(receiver.application())));
         }
         writes.push(Write::EnqueueEvent(event.clone()));
-        writes.push(Write::RecordAudit(Box::new(audit(&event, actor))));
+        writes.push(audit(&event, actor));
         writes.extend(kept(keep, &event));
         match fresh::commit(app, event.clone(), actor.batch(writes)).await {
             Ok(numbers) => {
@@ -193,7 +193,7 @@ fn body(application: &ApplicationRow, what: &Happening) -> Vec<u8> {
 }
 
 /// Business data stays out of the audit log: it is the merchant's.
-fn audit(event: &EventRow, actor: &Actor) -> countersign_store::contract::AuditRow {
+fn audit(event: &EventRow, actor: &Actor) -> Write {
     let after = json!({
         "client_id": event.client_id,
         "bizType": event.biz_type,
@@ -201,7 +201,7 @@ fn audit(event: &EventRow, actor: &Actor) -> countersign_store::contract::AuditR
         "bizStatus": event.biz_status,
         "state": event.state.name(),
     });
-    actor.did(Deed {
+    actor.records(Deed {
         tenant: Some(event.tenant),
         at: event.created_at,
         action: "event.emit",

@@ -82,7 +82,7 @@ pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
         let key = SigningKey::new(&seed);
         let public = key.public();
         let after = json!({ "public_key": public.to_hex() }).to_string();
-        let line = actor.did(Deed {
+        let line = actor.records(Deed {
             tenant: None,
             at: app.clock.now(),
             action: "evidence.make_key",
@@ -93,7 +93,7 @@ pub async fn key(app: &App, actor: &Actor) -> Result<SigningKey, AppError> {
         let writes = vec![
             Write::Guard(Guard::Setting { name: MASTER_KEY_ID.to_owned(), value: sealed_by }),
             Write::MoveSetting { name: EVIDENCE.setting.to_owned(), from: None, to: setting },
-            Write::RecordAudit(Box::new(line)),
+            line,
         ];
         match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok(key),
@@ -114,7 +114,7 @@ pub async fn export(app: &Arc<App>, id: PrepayId, actor: &Actor) -> Result<FileL
     let header = order::header(app, &snapshot, &key, actor).await?;
     let after =
         json!({ "status": snapshot.row.order.status.name(), "revision": snapshot.row.order.revision }).to_string();
-    let line = actor.did(Deed {
+    let line = actor.records(Deed {
         tenant: Some(snapshot.row.tenant),
         at: app.clock.now(),
         action: "evidence.export",
@@ -122,7 +122,7 @@ pub async fn export(app: &Arc<App>, id: PrepayId, actor: &Actor) -> Result<FileL
         before: String::new(),
         after,
     });
-    app.store.commit(actor.batch(vec![Write::RecordAudit(Box::new(line))])).await?;
+    app.store.commit(actor.batch(vec![line])).await?;
     let (lines, taken) = mpsc::channel(AHEAD);
     let file = File { app: app.clone(), header, snapshot, key, callbacks, lines, _place: place };
     tokio::spawn(file.write());

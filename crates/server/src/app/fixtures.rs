@@ -234,10 +234,10 @@ pub fn wanted(trade_no: &str) -> Wanted {
         return_url: None,
         cancel_url: None,
         expires_at: None,
-        received: Received {
+        received: Arc::new(Received {
             head: "POST /v1/pay/order".to_owned(),
             body: format!(r#"{{"merchantTradeNo":"{trade_no}","currency":"USDT","orderAmount":"1"}}"#).into_bytes(),
-        },
+        }),
     }
 }
 

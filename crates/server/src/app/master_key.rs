@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Conflict, Write};
-use countersign_store::contract::{AuditRow, CommitError, SealedSecret};
+use countersign_store::contract::{CommitError, SealedSecret};
 use countersign_store::nodes::Who;
 use countersign_store::{AnyStore, Store as _, StoreError};
 use serde_json::json;
@@ -170,7 +170,7 @@ pub async fn rewrap(
         let count = writes.len() as u64;
         if count > 0 {
             // With the rows that it tells of: a call that is cut off leaves none untold.
-            writes.push(Write::RecordAudit(Box::new(portion(app, &writes, actor))));
+            writes.push(portion(app, &writes, actor));
         }
         match app.store.commit(actor.batch(writes)).await {
             Ok(_) => {
@@ -187,7 +187,7 @@ pub async fn rewrap(
 }
 
 /// The line of one batch.
-fn portion(app: &App, writes: &[Write], actor: &Actor) -> AuditRow {
+fn portion(app: &App, writes: &[Write], actor: &Actor) -> Write {
     let ids: Vec<&str> = writes
         .iter()
         .filter_map(
@@ -195,7 +195,7 @@ fn portion(app: &App, writes: &[Write], actor: &Actor) -> AuditRow {
         )
         .collect();
     let after = json!({ "rewrapped": ids.len(), "first": ids.first(), "last": ids.last() }).to_string();
-    actor.did(Deed {
+    actor.records(Deed {
         tenant: None,
         at: app.clock.now(),
         action: "master_key.rewrap_secrets",
@@ -208,7 +208,7 @@ fn portion(app: &App, writes: &[Write], actor: &Actor) -> AuditRow {
 /// The line of the audit log of the whole call, and the answer that is kept.
 async fn tell(app: &App, done: &Rewrapped, keep: &Keep<'_, Rewrapped>, actor: &Actor) -> Result<(), AppError> {
     let after = json!({ "rewrapped": done.rewrapped, "unreadable": done.unreadable, "done": done.is_done }).to_string();
-    let line = actor.did(Deed {
+    let line = actor.records(Deed {
         tenant: None,
         at: app.clock.now(),
         action: "master_key.rewrap",
@@ -216,7 +216,7 @@ async fn tell(app: &App, done: &Rewrapped, keep: &Keep<'_, Rewrapped>, actor: &A
         before: String::new(),
         after,
     });
-    let mut writes = vec![Write::RecordAudit(Box::new(line))];
+    let mut writes = vec![line];
     writes.extend(kept(keep, done));
     app.store.commit(actor.batch(writes)).await?;
     Ok(())
@@ -256,7 +256,7 @@ async fn take_current(app: &App, lease: Duration, actor: &Actor) -> Result<(), A
         if let Some(who) = nodes::with_another_key(app, lease).await? {
             return Err(AppError::SecretInUse(has_another_key(&who, current, lease)));
         }
-        let line = actor.did(Deed {
+        let line = actor.records(Deed {
             tenant: None,
             at: app.clock.now(),
             action: "master_key.use",
@@ -265,10 +265,7 @@ async fn take_current(app: &App, lease: Duration, actor: &Actor) -> Result<(), A
             after: json!({ "key_id": current }).to_string(),
         });
         let to = current.to_owned();
-        let writes = vec![
-            Write::MoveSetting { name: MASTER_KEY_ID.to_owned(), from: Some(stored), to },
-            Write::RecordAudit(Box::new(line)),
-        ];
+        let writes = vec![Write::MoveSetting { name: MASTER_KEY_ID.to_owned(), from: Some(stored), to }, line];
         match app.store.commit(actor.batch(writes)).await {
             Ok(_) | Err(CommitError::Conflict(Conflict::Moved(_))) => {}
             Err(error) => return Err(error.into()),
@@ -291,7 +288,7 @@ async fn rewrap_own(app: &App, own: SealedKey, actor: &Actor) -> Result<(), AppE
     for _ in 0..TRIES_MAX {
         let Some(stored) = app.store.setting(own.setting).await? else { return Ok(()) };
         let Some(to) = own.again(&app.vault, &app.chance, &stored)? else { return Ok(()) };
-        let line = actor.did(Deed {
+        let line = actor.records(Deed {
             tenant: None,
             at: app.clock.now(),
             action: own.rewrapped,
@@ -299,10 +296,7 @@ async fn rewrap_own(app: &App, own: SealedKey, actor: &Actor) -> Result<(), AppE
             before: String::new(),
             after: String::new(),
         });
-        let writes = vec![
-            Write::MoveSetting { name: own.setting.to_owned(), from: Some(stored), to },
-            Write::RecordAudit(Box::new(line)),
-        ];
+        let writes = vec![Write::MoveSetting { name: own.setting.to_owned(), from: Some(stored), to }, line];
         match app.store.commit(actor.batch(writes)).await {
             Ok(_) | Err(CommitError::Conflict(Conflict::Moved(_))) => {}
             Err(error) => return Err(error.into()),

@@ -1,7 +1,6 @@
 //! Which nodes there are, and what each of them runs.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use countersign_domain::lanes::LANES;
@@ -15,12 +14,24 @@ use super::App;
 use super::callers::FRESH;
 use super::error::AppError;
 
+/// Whether this process is the node of its id. Another one may have begun under that id since and be alive, as where a data folder was copied: then
+/// others do not see this one, and it does not deliver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Office {
+    /// It is.
+    #[default]
+    Own,
+    /// Another one is, for no longer than a node may take itself for another.
+    Replaced,
+    /// Another one is, and has been for longer. This one is not ready.
+    Lost,
+}
+
 /// What this node is to others.
 #[derive(Debug, Default)]
 pub struct ThisNode {
     id: OnceLock<NodeId>,
-    is_replaced: AtomicBool,
-    is_out_of_office: AtomicBool,
+    office: Mutex<Office>,
 }
 
 impl ThisNode {
@@ -34,21 +45,14 @@ impl ThisNode {
         self.id.get()
     }
 
-    /// Whether another process has begun under this node's id since and is alive, as where a data folder was copied. Then others do not see this one,
-    /// and it does not deliver.
-    pub fn is_replaced(&self) -> bool {
-        self.is_replaced.load(Ordering::Relaxed)
+    /// How it stands with its id.
+    pub fn office(&self) -> Office {
+        *self.office.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether that has been so for longer than a node may take itself for another one. Then it is not ready.
-    pub fn is_out_of_office(&self) -> bool {
-        self.is_out_of_office.load(Ordering::Relaxed)
-    }
-
-    /// Notes both. Whether it was out of office before.
-    pub fn note_replaced(&self, is_replaced: bool, is_out_of_office: bool) -> bool {
-        self.is_replaced.store(is_replaced, Ordering::Relaxed);
-        self.is_out_of_office.swap(is_out_of_office, Ordering::Relaxed)
+    /// Notes that; how it stood before.
+    pub fn note_office(&self, now: Office) -> Office {
+        std::mem::replace(&mut self.office.lock().unwrap_or_else(PoisonError::into_inner), now)
     }
 }
 
@@ -95,7 +99,7 @@ pub async fn until_all_know(app: &App) {
     }
     // Nodes that are not alive by now count as well: one that was held up may go on. Which of them is this one is known by its id: its own row may
     // be missing, and that of another one not.
-    let own = app.node.id().filter(|_| !app.node.is_replaced());
+    let own = app.node.id().filter(|_| app.node.office() == Office::Own);
     let is_alone = app.store.nodes(0, 2).await.is_ok_and(|nodes| nodes.iter().all(|row| Some(&row.who.node) == own));
     if !is_alone {
         sleep(FRESH).await;

@@ -194,7 +194,7 @@ pub async fn create_token(
     let (row, plain) = make_token(&app.chance, now, &ask.name, ask.role, Some(expires_at));
     let made = MadeToken { row, plain };
     let after = json!({ "name": ask.name, "role": role_name(ask.role), "expires_at": rfc3339(expires_at) }).to_string();
-    let audit = actor.did(Deed {
+    let audit = actor.records(Deed {
         tenant: None,
         at: now,
         action: "token.create",
@@ -202,7 +202,7 @@ pub async fn create_token(
         before: String::new(),
         after,
     });
-    let mut writes = vec![Write::InsertToken(Box::new(made.row.clone())), Write::RecordAudit(Box::new(audit))];
+    let mut writes = vec![Write::InsertToken(Box::new(made.row.clone())), audit];
     writes.extend(kept(keep, &made));
     app.store.commit(actor.batch(writes)).await?;
     Ok(made)
@@ -223,7 +223,7 @@ pub async fn revoke_token(
             let revoked_at = revoked_at.map(rfc3339);
             json!({ "name": row.name, "role": role_name(row.role), "revoked_at": revoked_at }).to_string()
         };
-        let audit = actor.did(Deed {
+        let audit = actor.records(Deed {
             tenant: None,
             at: now,
             action: "token.revoke",
@@ -232,7 +232,7 @@ pub async fn revoke_token(
             after: describe(Some(at)),
         });
         let revocation = row.revoked_at.is_none().then(|| Write::RevokeToken { token_id: token_id.to_owned(), at });
-        let mut writes: Vec<Write> = revocation.into_iter().chain([Write::RecordAudit(Box::new(audit))]).collect();
+        let mut writes: Vec<Write> = revocation.into_iter().chain([audit]).collect();
         writes.extend(kept(keep, &at));
         match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok(at),

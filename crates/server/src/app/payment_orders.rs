@@ -3,6 +3,7 @@
 //! Every change is one batch: the order, its history, its callback, the audit line and the used nonce stand or fall together. A trade number
 //! is looked up before anything that depends on the time, so a request that is repeated gets its order whatever the hour.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::fees;
@@ -56,7 +57,7 @@ pub struct Wanted {
     /// When it shall expire; none: as usual.
     pub expires_at: Option<UnixMillis>,
     /// What came over the wire.
-    pub received: Received,
+    pub received: Arc<Received>,
 }
 
 /// An order as somebody names it: by either number, or by both.
@@ -107,10 +108,10 @@ pub async fn create(
         let in_time = Guard::Before { instant: row.order.expires_at, time: app.clock.source() };
         let writes = vec![
             Write::ClaimNonce(claim.clone()),
-            Write::RecordAudit(Box::new(telling::made(&row, actor))),
+            telling::made(&row, actor),
             Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert {
                 row: row.clone(),
-                received: wanted.received.clone(),
+                received: Arc::clone(&wanted.received),
             })),
             Write::Guard(in_time),
         ];

@@ -86,7 +86,7 @@ pub async fn put(app: &App, wanted: &Wanted, keep: &Keep<'_, RateRow>, actor: &A
             updated_at: app.clock.now(),
         };
         let said = before.as_ref().map(describe).unwrap_or_default();
-        let audit = actor.did(Deed {
+        let audit = actor.records(Deed {
             tenant: None,
             at: row.updated_at,
             action: "rate.put",
@@ -94,8 +94,7 @@ pub async fn put(app: &App, wanted: &Wanted, keep: &Keep<'_, RateRow>, actor: &A
             before: said,
             after: describe(&row),
         });
-        let mut writes =
-            vec![Write::Convert(Box::new(ConvertWrite::PutRate(row.clone()))), Write::RecordAudit(Box::new(audit))];
+        let mut writes = vec![Write::Convert(Box::new(ConvertWrite::PutRate(row.clone()))), audit];
         writes.extend(kept(keep, &row));
         match app.store.commit(actor.batch(writes)).await {
             Ok(_) => {
@@ -173,7 +172,7 @@ pub async fn tell_stale(app: &App) -> Result<u64, AppError> {
         let (pair, revision, age_ms) = (row.pair.clone(), row.revision, now.0 - row.updated_at.0);
         let why = if age_ms < 0 { "it was put by a clock that was ahead" } else { "no newer rate was put" };
         let after = json!({"rate": row.rate.to_string(), "revision": revision, "why": why}).to_string();
-        let audit = Actor::system().did(Deed {
+        let audit = Actor::system().records(Deed {
             tenant: None,
             at: now,
             action: "rate.stale",
@@ -190,7 +189,7 @@ pub async fn tell_stale(app: &App) -> Result<u64, AppError> {
         };
         let writes = vec![
             Write::Convert(Box::new(ConvertWrite::TellStale { pair: pair.clone(), revision })),
-            Write::RecordAudit(Box::new(audit)),
+            audit,
             Write::Guard(is_so),
         ];
         match app.store.commit(Batch(writes)).await {

@@ -169,7 +169,7 @@ async fn begin(
         "bizId": wish.biz_id, "from": wish.from.map(rfc3339), "to": wish.to.map(rfc3339), "rate_per_s": wish.rate_per_s,
         "outcome": wish.died_of.outcome.map(Outcome::name), "http_status": wish.died_of.http_status,
         "count": count });
-    let audit = actor.did(Deed {
+    let audit = actor.records(Deed {
         tenant: Some(of.tenant),
         at: now,
         action: "events.redeliver",
@@ -178,7 +178,7 @@ async fn begin(
         after: asked.to_string(),
     });
     let prospect = Prospect { count, is_at_least, oldest_at, begun };
-    let mut writes = vec![Write::RecordAudit(Box::new(audit))];
+    let mut writes = vec![audit];
     let starts = prospect.begun.clone().map(|row| Write::Redelivery(Box::new(RedeliveryWrite::Start(row))));
     writes.extend(starts);
     writes.extend(kept(keep, &prospect));
@@ -313,12 +313,16 @@ fn stopping(stopped: &RedeliveryRow, at: UnixMillis, keep: &Keep<'_, RedeliveryR
     let Sought { tenant, application, .. } = stopped.sought;
     let (before, after) = (json!({ "state": "running" }), json!({ "state": "stopped", "done": stopped.done }));
     let (before, after) = (before.to_string(), after.to_string());
-    let audit =
-        actor.did(Deed { tenant: Some(tenant), at, action: "redelivery.stop", subject: &public_id(id), before, after });
-    let mut writes = vec![
-        Write::Redelivery(Box::new(RedeliveryWrite::Stop { tenant, application, id, from, at })),
-        Write::RecordAudit(Box::new(audit)),
-    ];
+    let audit = actor.records(Deed {
+        tenant: Some(tenant),
+        at,
+        action: "redelivery.stop",
+        subject: &public_id(id),
+        before,
+        after,
+    });
+    let mut writes =
+        vec![Write::Redelivery(Box::new(RedeliveryWrite::Stop { tenant, application, id, from, at })), audit];
     writes.extend(kept(keep, stopped));
     actor.batch(writes)
 }

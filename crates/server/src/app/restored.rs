@@ -30,7 +30,7 @@ async fn try_note(app: &App, now: UnixMillis) -> Result<(), AppError> {
         return Ok(());
     }
     let of = json!({ "restored_at": at, "backup_taken_at": app.store.setting(RESTORED_FROM).await? });
-    let line = Actor::system().did(Deed {
+    let line = Actor::system().records(Deed {
         tenant: None,
         at: now,
         action: "deployment.restore",
@@ -39,7 +39,7 @@ async fn try_note(app: &App, now: UnixMillis) -> Result<(), AppError> {
         after: of.to_string(),
     });
     let noted = Write::MoveSetting { name: RESTORE_NOTED.to_owned(), from: noted, to: at };
-    match app.store.commit(Batch(vec![noted, Write::RecordAudit(Box::new(line))])).await {
+    match app.store.commit(Batch(vec![noted, line])).await {
         // Or another node was first.
         Ok(_) | Err(CommitError::Conflict(Conflict::Moved(Key::Setting(_)))) => Ok(()),
         Err(error) => Err(error.into()),

@@ -74,7 +74,7 @@ pub async fn change(
         let mut writes = vec![
             Write::ClaimNonce(claim.clone()),
             Write::AppendRule { tenant: sub.tenant, merchant: sub.no, version: Box::new(version.clone()) },
-            Write::RecordAudit(Box::new(audit(sub.tenant, change, head.as_ref(), &version, actor))),
+            audit(sub.tenant, change, head.as_ref(), &version, actor),
         ];
         writes.extend(head.as_ref().and_then(|head| before_it_starts(app, head, &version)));
         match app.store.commit(actor.batch(writes)).await {
@@ -171,9 +171,9 @@ fn audit(
     head: Option<&RuleHead>,
     version: &RuleVersion,
     actor: &Actor,
-) -> countersign_store::contract::AuditRow {
+) -> Write {
     let before = head.map(|h| describe(&h.last)).unwrap_or_default();
-    actor.did(Deed {
+    actor.records(Deed {
         tenant: Some(tenant),
         at: version.created_at,
         action: change.making.action(),

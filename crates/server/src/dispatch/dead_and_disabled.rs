@@ -40,7 +40,7 @@ impl Death {
             "attempts": attempt.attempt,
             "outcome": attempt.outcome.name(),
         });
-        let line = Actor::system().did(Deed {
+        let line = Actor::system().records(Deed {
             tenant: Some(event.tenant),
             at: now,
             action: "event.dead",
@@ -48,7 +48,7 @@ impl Death {
             before,
             after: after.to_string(),
         });
-        Self { line: Write::RecordAudit(Box::new(line)), id, client_id }
+        Self { line, id, client_id }
     }
 
     /// Says so, and counts it: it is recorded.

@@ -43,17 +43,17 @@ pub(super) struct Round {
     /// Orders that will be found again, before all others.
     stuck: u32,
     /// Why the first one could not be noted.
-    first_error: Option<String>,
+    first_error: Option<StoreError>,
 }
 
 impl Round {
     /// An order could not be noted.
-    fn failed(&mut self, error: &StoreError) {
-        match error {
+    fn failed(&mut self, error: StoreError) {
+        match &error {
             StoreError::Unavailable(_) => {}
             StoreError::Corrupt { .. } | StoreError::Unfit(_) => self.stuck = self.stuck.saturating_add(1),
         }
-        self.first_error.get_or_insert_with(|| error.to_string());
+        self.first_error.get_or_insert(error);
     }
 }
 
@@ -67,13 +67,13 @@ impl Dispatcher {
                     stuck = round.stuck;
                     (if round.goes_on { ROUND_PAUSE } else { LOOK_EVERY }, round.first_error)
                 }
-                Err(error) => (STORE_PAUSE, Some(error.to_string())),
+                Err(error) => (STORE_PAUSE, Some(error)),
             };
             if let Some(error) = error
                 && let Some(failed) = warning.due(SAID_EVERY, Instant::now().into_std())
             {
                 tracing::warn!(
-                    error,
+                    %error,
                     failed,
                     "Payment orders that have expired could not be told of; it is tried again shortly"
                 );
@@ -105,15 +105,15 @@ impl Dispatcher {
                         let name = row.order.prepay_id;
                         names.insert(under_way.spawn(self.clone().expire(row, receivers.clone())).id(), name);
                     }
-                    Err(error) => round.failed(&error),
+                    Err(error) => round.failed(error),
                 }
             }
             match under_way.join_next_with_id().await {
                 Some(Ok((_, Ok(done)))) => noted |= done,
-                Some(Ok((_, Err(error)))) => round.failed(&error),
+                Some(Ok((_, Err(error)))) => round.failed(error),
                 Some(Err(panic)) => {
                     let name = names.get(&panic.id()).map(ToString::to_string).unwrap_or_default();
-                    round.failed(&StoreError::Unfit(format!("noting payment order {name} panicked: {panic}")));
+                    round.failed(StoreError::Unfit(format!("noting payment order {name} panicked: {panic}")));
                 }
                 None => break,
             }
@@ -254,7 +254,7 @@ mod tests {
         let odd = orders[0].order.prepay_id;
         damage(&deployment, &app, Damage::LastRevision(odd)).await;
         let round = dispatcher(&app).expire_round(0).await.expect("the store reads");
-        let told = round.first_error.expect("it is told");
+        let told = round.first_error.expect("it is told").to_string();
         assert!(told.starts_with(&format!("noting payment order {odd} panicked: ")), "{told}");
         assert_eq!((round.goes_on, round.stuck), (false, 1));
         for row in &orders[1..] {

@@ -25,6 +25,15 @@ const ROUND_PAUSE: Duration = Duration::from_millis(5);
 /// Between two looks for notes, however often somebody rings.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
+/// What came of a round.
+#[derive(Debug, Default)]
+struct Round {
+    /// Whether another one is worth while at once.
+    goes_on: bool,
+    /// Why the first application could not be held or released.
+    first_error: Option<StoreError>,
+}
+
 impl Dispatcher {
     /// Turns what is to be turned until it is cut off.
     pub(super) async fn hold_or_release_always(&self) {
@@ -49,27 +58,31 @@ impl Dispatcher {
     /// Turns until there is nothing left in the lanes of this node, but for what cannot be turned. An error: the first of those.
     pub(super) async fn hold_or_release_all(&self) -> Result<(), StoreError> {
         let mut first_error = None;
-        while self.hold_or_release_round(&mut first_error).await? {
+        loop {
+            let round = self.hold_or_release_round().await?;
+            first_error = first_error.or(round.first_error);
+            if !round.goes_on {
+                return first_error.map_or(Ok(()), Err);
+            }
             sleep(ROUND_PAUSE).await;
         }
-        first_error.map_or(Ok(()), Err)
     }
 
-    /// One portion for each application with a note: whether there was one. One that fails keeps none of the others waiting.
-    async fn hold_or_release_round(&self, first_error: &mut Option<StoreError>) -> Result<bool, StoreError> {
-        let (mut after, mut turned) = (None, false);
+    /// One portion for each application with a note. One that fails keeps none of the others waiting.
+    async fn hold_or_release_round(&self) -> Result<Round, StoreError> {
+        let (mut after, mut round) = (None, Round::default());
         loop {
             let lanes = self.leases.open(Instant::now());
             if lanes.is_empty() {
-                return Ok(false);
+                return Ok(Round { goes_on: false, ..round });
             }
             let page = self.app.store.turning(lanes, Cursor { after, limit: PAGE }).await?;
-            let Some(last) = page.last() else { return Ok(turned) };
+            let Some(last) = page.last() else { return Ok(round) };
             after = Some(last.place());
             for row in &page {
                 match self.hold_or_release(row).await {
-                    Ok(is_worth_it) => turned |= is_worth_it,
-                    Err(error) => _ = first_error.get_or_insert(error),
+                    Ok(is_worth_it) => round.goes_on |= is_worth_it,
+                    Err(error) => _ = round.first_error.get_or_insert(error),
                 }
             }
         }

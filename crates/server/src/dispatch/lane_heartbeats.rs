@@ -18,6 +18,7 @@ use super::leases::Word;
 use super::unlike::Unlike;
 use crate::app::error::AppError;
 use crate::app::master_key;
+use crate::app::nodes::Office;
 
 /// Heartbeats in one lease: some may be lost before it runs out.
 const BEATS_PER_LEASE: u32 = 5;
@@ -101,14 +102,20 @@ impl Dispatcher {
     fn see_replaced(&self, state: &mut HeartbeatState, is_replaced: bool, now: Instant) {
         let since = is_replaced.then(|| state.replaced_since.unwrap_or(now));
         state.replaced_since = since;
-        let is_out = since.is_some_and(|since| now.duration_since(since) > self.settings.lease);
-        match (self.app.node.note_replaced(is_replaced, is_out), is_out) {
-            (false, true) => tracing::error!(
+        let office = match since {
+            None => Office::Own,
+            Some(since) if now.duration_since(since) > self.settings.lease => Office::Lost,
+            Some(_) => Office::Replaced,
+        };
+        match (self.app.node.note_office(office), office) {
+            (Office::Own | Office::Replaced, Office::Lost) => tracing::error!(
                 "Another process has begun under this node's id and is alive: its data folder was copied, or this one was used again. \
                  This node is not ready and delivers no callbacks meanwhile. Stop the one with the copied folder, delete node.id in it, and start it again"
             ),
-            (true, false) => tracing::info!("No other process runs under this node's id any more"),
-            (true, true) | (false, false) => {}
+            (Office::Lost, Office::Own | Office::Replaced) => {
+                tracing::info!("No other process runs under this node's id any more");
+            }
+            (Office::Lost, Office::Lost) | (Office::Own | Office::Replaced, Office::Own | Office::Replaced) => {}
         }
     }
 

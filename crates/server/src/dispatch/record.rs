@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_domain::delivery::{DeliveryState, Outcome, Over, Verdict, after_attempt};
+use countersign_domain::delivery::{Attempted, DeliveryState, Outcome, Over, Verdict, after_attempt};
 use countersign_domain::ids::{EventNo, SortedId, prefix};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
@@ -98,8 +98,13 @@ impl Dispatcher {
         };
         let row = fresh.as_deref().map_or(&known.application, |fresh| &fresh.application);
         let schedule = self.schedule_of(row);
-        let mut verdict =
-            after_attempt(count, report.outcome, report.http_status, report.retry_after_ms, schedule, now, spread);
+        let attempted = Attempted {
+            count,
+            outcome: report.outcome,
+            http_status: report.http_status,
+            retry_after_ms: report.retry_after_ms,
+        };
+        let mut verdict = after_attempt(attempted, schedule, now, spread);
         let sign = Sign::of(report.outcome, report.http_status, report.phases.reused == Some(true));
         if event.by_hand && report.outcome != Outcome::Delivered {
             match Box::pin(self.of_sent_again(event, verdict, sign, now)).await {
@@ -342,9 +347,9 @@ fn batch_of_disabling(event: &EventRow, made: &Made, mut row: ApplicationRow, no
         let after = r#"{"callback_enabled":false,"why":"the endpoint answered 410"}"#.to_owned();
         let action = "application.disable_callbacks";
         let audit =
-            system.did(Deed { tenant: Some(row.tenant), at: now, action, subject: &row.client_id, before, after });
+            system.records(Deed { tenant: Some(row.tenant), at: now, action, subject: &row.client_id, before, after });
         writes.push(Write::UpdateApplication(Box::new(row)));
-        writes.push(Write::RecordAudit(Box::new(audit)));
+        writes.push(audit);
     } else {
         // Who enables them in this moment releases what is held by then.
         writes.push(Write::Guard(as_read(&row)));

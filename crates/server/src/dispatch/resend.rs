@@ -56,6 +56,15 @@ fn pause(found: usize, rate_per_s: i64) -> Duration {
     Duration::from_millis(found.saturating_mul(1_000).div_ceil(rate)).max(PAUSE_MIN)
 }
 
+/// What came of a round.
+#[derive(Debug)]
+struct Round {
+    /// When the time of the next portion has come; none: nothing waits for one.
+    next: Option<Instant>,
+    /// Why the first redelivery could not go on.
+    first_error: Option<StoreError>,
+}
+
 impl Dispatcher {
     /// Looks for redeliveries at once: one has been begun.
     pub fn redeliver_soon(&self) {
@@ -66,13 +75,9 @@ impl Dispatcher {
     pub(super) async fn resend_always(&self) {
         let (mut paces, mut told) = (Paces::new(), RepeatedWarning::default());
         loop {
-            let mut first_error = None;
-            let wake = match self.resend_round(&mut paces, &mut first_error).await {
-                Ok(next) => next.unwrap_or_else(|| Instant::now() + LOOK_EVERY),
-                Err(error) => {
-                    first_error = Some(error);
-                    Instant::now() + STORE_PAUSE
-                }
+            let (wake, first_error) = match self.resend_round(&mut paces).await {
+                Ok(round) => (round.next.unwrap_or_else(|| Instant::now() + LOOK_EVERY), round.first_error),
+                Err(error) => (Instant::now() + STORE_PAUSE, Some(error)),
             };
             if let Some(error) = first_error
                 && let Some(failed) = told.due(SAID_EVERY, Instant::now().into_std())
@@ -83,18 +88,14 @@ impl Dispatcher {
         }
     }
 
-    /// One portion of each redelivery whose time has come: when the next one has. One that fails keeps none of the others waiting.
-    async fn resend_round(
-        &self,
-        paces: &mut Paces,
-        first_error: &mut Option<StoreError>,
-    ) -> Result<Option<Instant>, StoreError> {
-        let (mut after, mut next) = (None, Paces::new());
+    /// One portion of each redelivery whose time has come. One that fails keeps none of the others waiting.
+    async fn resend_round(&self, paces: &mut Paces) -> Result<Round, StoreError> {
+        let (mut after, mut next, mut first_error) = (None, Paces::new(), None);
         loop {
             let lanes = self.leases.open(Instant::now());
             // While nothing goes out they would pile up, and go out all at once.
             if lanes.is_empty() || self.app.bell.is_paused() {
-                return Ok(None);
+                return Ok(Round { next: None, first_error });
             }
             let page = self.app.store.redeliveries(Redeliveries::Running { lanes, after }, PAGE).await?;
             let Some(last) = page.last() else { break };
@@ -113,7 +114,7 @@ impl Dispatcher {
             }
         }
         *paces = next;
-        Ok(paces.values().min().copied())
+        Ok(Round { next: paces.values().min().copied(), first_error })
     }
 
     /// One portion of a redelivery: when the next one may follow; none: it has ended.
@@ -262,7 +263,7 @@ mod tests {
         let id = begun.begun.expect("there is something to do").id;
         let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
         for _ in 0..2 {
-            dispatcher.resend_round(&mut Paces::new(), &mut None).await.expect("a portion");
+            dispatcher.resend_round(&mut Paces::new()).await.expect("a portion");
         }
         let row = redelivery::find(&app, id).await.expect("it is there");
         assert!(row.ended_at.is_some() && row.done == 2, "{row:?}");
@@ -288,8 +289,8 @@ mod tests {
         Damage::Application(begun[0].0.clone()).file(&deployment.file());
         happens(&app, &begun[1].0).await;
         let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
-        let (mut paces, mut first_error) = (Paces::new(), None);
-        dispatcher.resend_round(&mut paces, &mut first_error).await.expect("a portion");
+        let mut paces = Paces::new();
+        let first_error = dispatcher.resend_round(&mut paces).await.expect("a portion").first_error;
         assert!(matches!(first_error, Some(StoreError::Corrupt { table: "application", .. })), "{first_error:?}");
         let row = redelivery::find(&app, begun[1].1).await.expect("it is there");
         assert!(row.ended_at.is_some() && row.done == 1, "{row:?}");
@@ -308,7 +309,7 @@ mod tests {
         let id = begun.begun.expect("there is something to do").id;
         let dispatcher = Dispatcher::new(app.clone(), DispatchSettings::default()).expect("settings that hold");
         let row = async || {
-            dispatcher.resend_round(&mut Paces::new(), &mut None).await.expect("a look");
+            dispatcher.resend_round(&mut Paces::new()).await.expect("a look");
             redelivery::find(&app, id).await.expect("it is there")
         };
         let secrets = identity::list_secrets(&app, &client_id).await.expect("are read");
@@ -354,7 +355,7 @@ mod tests {
 
         /// How many were made pending when its time has come once more.
         async fn done(&self, paces: &mut Paces) -> i64 {
-            self.dispatcher.resend_round(paces, &mut None).await.expect("a look");
+            self.dispatcher.resend_round(paces).await.expect("a look");
             redelivery::find(&self.app, self.id).await.expect("it is there").done
         }
 

@@ -16,7 +16,7 @@ use countersign_domain::ids::{ApplicationNo, EventNo};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::CallbackBody;
 use countersign_store::contract::{ApplicationRow, EventRow};
-use countersign_store::{Batch, CommitError, Store as _, Write};
+use countersign_store::{Batch, CommitError, Store as _};
 use hyper::header::HeaderMap;
 
 use super::Dispatcher;
@@ -124,7 +124,7 @@ impl Dispatcher {
         let now = addressed(app, &known)?.now;
         let row = &known.application;
         let _place = self.trials.enter(row.no)?;
-        let audit = actor.did(Deed {
+        let audit = actor.records(Deed {
             tenant: Some(row.tenant),
             at: now,
             action: "application.test_callback",
@@ -132,7 +132,7 @@ impl Dispatcher {
             before: String::new(),
             after: String::new(),
         });
-        app.store.commit(actor.batch(vec![Write::RecordAudit(Box::new(audit))])).await?;
+        app.store.commit(actor.batch(vec![audit])).await?;
         // As it is by now: that may have taken long.
         let known = self.testable(client_id).await?;
         let Addressed { url, signing, next, now } = addressed(app, &known)?;

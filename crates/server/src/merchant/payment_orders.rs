@@ -1,5 +1,7 @@
 //! What the operations about payment orders share: words of the wire to values of the domain.
 
+use std::sync::Arc;
+
 use countersign_domain::payment_order::{Content, PaymentKind};
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::code::Code;
@@ -23,12 +25,12 @@ const ALWAYS_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct OrderRequest {
     request: Request,
-    received: Received,
+    received: Arc<Received>,
 }
 
 /// Reads the request of either operation that makes an order.
 pub fn parse(input: Input<'_>) -> Result<OrderRequest, RequestRefused> {
-    Ok(OrderRequest { request: Request::parse(input.body)?, received: received(input) })
+    Ok(OrderRequest { request: Request::parse(input.body)?, received: Arc::new(received(input)) })
 }
 
 /// Method and path and the headers that count, each on a line, and the body. What stands under another prefix, or in a query, is nobody's: it was ignored.
@@ -71,7 +73,7 @@ pub async fn create(
         return_url: request.return_url.clone(),
         cancel_url: request.cancel_url.clone(),
         expires_at: request.order_expire_time.map(UnixMillis),
-        received: received.clone(),
+        received: Arc::clone(received),
     };
     let by = &signed.application().application;
     let further = received.body.len().saturating_sub(ALWAYS_BYTES);

@@ -20,6 +20,7 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
+use crate::app::nodes::Office;
 use crate::app::{App, forgotten_nonces, master_key, operators};
 
 const SILENT: &str = "the store does not answer";
@@ -86,7 +87,7 @@ async fn why_not_ready(desk: &Arc<Desk>) -> Option<String> {
     if app.leaving.load(Ordering::Relaxed) {
         return Some(LEAVING.to_owned());
     }
-    if app.node.is_out_of_office() {
+    if app.node.office() == Office::Lost {
         return Some(REPLACED.to_owned());
     }
     let trouble = app.clock.trouble().or_else(|| app.trouble.sentence(app.store.is_shared()));

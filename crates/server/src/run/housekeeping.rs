@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign_domain::time::UnixMillis;
-use countersign_store::{AnyStore, Store as _};
+use countersign_store::{AnyStore, CommitError, Store as _};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -78,21 +78,20 @@ async fn forget_nonces(app: &App) {
     }
 }
 
-async fn forget_through(app: &App, through: UnixMillis) -> Result<(), String> {
+async fn forget_through(app: &App, through: UnixMillis) -> Result<(), CommitError> {
     let horizon = match &app.store {
-        AnyStore::Sqlite(store) => store.newest_nonce_through(through).await,
-        AnyStore::Postgres(store) => store.newest_nonce_through(through).await,
-        AnyStore::Model(_) => Ok(Some(through)),
+        AnyStore::Sqlite(store) => store.newest_nonce_through(through).await?,
+        AnyStore::Postgres(store) => store.newest_nonce_through(through).await?,
+        AnyStore::Model(_) => Some(through),
     };
-    let horizon = horizon.map_err(|error| error.to_string())?;
     if horizon.is_none() {
         // A disk that is full is found out while nobody asks for anything.
-        trouble::try_a_change(app).await.map_err(|(_, error)| error.to_string())?;
+        trouble::try_a_change(app).await.map_err(|(_, error)| error)?;
     }
     // What else a shared store forgets then is forgotten in any case.
     let horizon = horizon.or(app.store.is_shared().then_some(UnixMillis(i64::MIN)));
     let Some(horizon) = horizon else { return Ok(()) };
-    app.store.purge_nonces(horizon).await.map_err(|error| error.to_string())
+    Ok(app.store.purge_nonces(horizon).await?)
 }
 
 #[cfg(test)]

@@ -230,7 +230,7 @@ async fn first_batch(
         "expires_at": rfc3339(token_expires_at),
     })
     .to_string();
-    let audit = actor.did(Deed {
+    let audit = actor.records(Deed {
         tenant: None,
         at: now,
         action: "deployment.init",
@@ -247,7 +247,7 @@ async fn first_batch(
     writes.push(Write::PutSetting { name: EVIDENCE.setting.to_owned(), value: sealed_evidence_key });
     writes.push(Write::PutSetting { name: uses::COUNTED_SINCE.to_owned(), value: now.0.to_string() });
     writes.push(Write::InsertToken(Box::new(token)));
-    writes.push(Write::RecordAudit(Box::new(audit)));
+    writes.push(audit);
     match store.commit(Batch(writes)).await {
         Ok(_) => {
             Ok(Some(Initialised { data: data.path().to_path_buf(), operator_token, token_expires_at, unclosed: None }))

@@ -59,7 +59,7 @@ async fn recover_in(config: &Config, machine: &Machine, life_days: i64) -> anyho
     let token_id = row.token_id.clone();
     let actor = Actor::named(ACTOR);
     let after = json!({ "name": row.name, "role": role_name(row.role), "expires_at": rfc3339(expires_at) }).to_string();
-    let audit = actor.did(Deed {
+    let audit = actor.records(Deed {
         tenant: None,
         at: now,
         action: "token.recover",
@@ -67,7 +67,7 @@ async fn recover_in(config: &Config, machine: &Machine, life_days: i64) -> anyho
         before: String::new(),
         after,
     });
-    let writes = vec![Write::InsertToken(Box::new(row)), Write::RecordAudit(Box::new(audit))];
+    let writes = vec![Write::InsertToken(Box::new(row)), audit];
     store.commit(Batch(writes)).await.map_err(|error| unmade(error, &token_id, config))?;
     Ok(Recovered { token_id, operator_token, expires_at, unclosed: None })
 }

@@ -313,7 +313,7 @@ pub fn request() -> Received {
 }
 
 pub fn insert_payment(row: PaymentOrderRow) -> Write {
-    Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row, received: request() }))
+    Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row, received: Arc::new(request()) }))
 }
 
 /// A pending event, due at once.

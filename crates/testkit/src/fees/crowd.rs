@@ -17,7 +17,7 @@ use countersign_domain::payment_order::{PaymentStatus, PrepayId, Step};
 use countersign_domain::rules::{Markup, RuleAsk, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use countersign_store::contract::{ClaimKey, Cursor, MerchantRow};
-use countersign_store::payment_order::{PaymentOrderWrite, Received};
+use countersign_store::payment_order::PaymentOrderWrite;
 use countersign_store::{Batch, Store as _, Write};
 use rust_decimal::Decimal;
 use tokio::task::JoinSet;
@@ -114,8 +114,7 @@ async fn add(app: &App, till: &Till, round: usize) -> Result<Vec<PrepayId>> {
     for n in 0..PAYMENTS {
         let row = pending(app, till, ("USDT", 100_000_000), round * PAYMENTS + n, app.clock.now())?;
         orders.push(row.order.prepay_id);
-        let received = Received { head: String::new(), body: Vec::new() };
-        writes.push(Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row, received })));
+        writes.push(Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row, received: Arc::default() })));
     }
     app.store.commit(Batch(writes)).await?;
     Ok(orders)

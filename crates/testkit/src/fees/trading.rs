@@ -14,7 +14,7 @@ use countersign_domain::payment_order::{
 use countersign_domain::rules::{Markup, RuleAsk};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::contract::{ApplicationRow, ClaimKey, MerchantRow};
-use countersign_store::payment_order::{PaymentOrderRow, PaymentOrderWrite, Received};
+use countersign_store::payment_order::{PaymentOrderRow, PaymentOrderWrite};
 use countersign_store::{Batch, Store as _, Write};
 use rust_decimal::Decimal;
 use tokio::task::JoinSet;
@@ -157,8 +157,7 @@ impl Trading {
             for till in tills {
                 let row = pending(app, till, (COINS[deal.coin], deal.amount), self.deals.len(), now)?;
                 ids.push((row.order.prepay_id, (actual != amount).then_some(Amount::from_micros(actual))));
-                let received = Received { head: String::new(), body: Vec::new() };
-                writes.push(Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row, received })));
+                writes.push(Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row, received: Arc::default() })));
             }
             self.deals.push(deal);
         }

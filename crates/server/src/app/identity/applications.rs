@@ -61,7 +61,7 @@ pub async fn create_application(
         let (secret, plain) = new_secret(app, &application, application.created_at, true);
         let made = MadeApplication { application, merchant: merchant.clone(), secret, plain };
         let row = &made.application;
-        let audit = actor.did(Deed {
+        let audit = actor.records(Deed {
             tenant: Some(row.tenant),
             at: row.created_at,
             action: "application.create",
@@ -73,7 +73,7 @@ pub async fn create_application(
             Write::InsertApplication(Box::new(row.clone())),
             Write::InsertSecret(Box::new(made.secret.clone())),
             seals_now(&made.secret),
-            Write::RecordAudit(Box::new(audit)),
+            audit,
         ];
         writes.extend(kept(keep, &made));
         match app.store.commit(actor.batch(writes)).await {
@@ -269,7 +269,7 @@ pub async fn update_application(
     let after = decide_and_commit(app, client_id, actor, |before, now| {
         let (mut writes, after) = turned(app, before, change, now);
         let row = &after.application;
-        let audit = actor.did(Deed {
+        let audit = actor.records(Deed {
             tenant: Some(row.tenant),
             at: now,
             action: "application.update",
@@ -277,7 +277,7 @@ pub async fn update_application(
             before: describe(&before.application),
             after: describe(row),
         });
-        writes.push(Write::RecordAudit(Box::new(audit)));
+        writes.push(audit);
         writes.extend(kept(keep, &after));
         Ok((writes, after))
     })

@@ -2,7 +2,6 @@
 //!
 //! It is the switch that `PATCH callback_enabled` turns, and the dispatcher where an endpoint answers 410: there is no second one.
 
-use countersign_store::Write;
 use countersign_store::contract::ApplicationView;
 use serde_json::json;
 
@@ -51,7 +50,7 @@ pub async fn switch_callbacks(
         let row = &after.application;
         let was = json!({ "callback_enabled": before.application.callback_enabled }).to_string();
         let is = json!({ "callback_enabled": row.callback_enabled, "why": why }).to_string();
-        let audit = actor.did(Deed {
+        let audit = actor.records(Deed {
             tenant: Some(row.tenant),
             at: now,
             action: switch.action(),
@@ -59,7 +58,7 @@ pub async fn switch_callbacks(
             before: was,
             after: is,
         });
-        writes.push(Write::RecordAudit(Box::new(audit)));
+        writes.push(audit);
         writes.extend(kept(keep, &after));
         Ok((writes, after))
     })

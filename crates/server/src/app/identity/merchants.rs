@@ -7,7 +7,7 @@ use countersign_domain::money::Amount;
 use countersign_protocol::sentence::of_field;
 use countersign_store::Store;
 use countersign_store::batch::{Conflict, Key, Write};
-use countersign_store::contract::{AuditRow, CommitError, Cursor, MerchantKind, MerchantRow};
+use countersign_store::contract::{CommitError, Cursor, MerchantKind, MerchantRow};
 use countersign_store::public_ids::PublicIds as _;
 use rust_decimal::Decimal;
 use serde_json::json;
@@ -70,7 +70,7 @@ pub async fn create_merchant(
     for _ in 0..NUMBER_TRIES_MAX {
         let row = new_row(app, ask, institution.as_ref());
         let audit = audit(&row, institution.as_ref(), actor);
-        let mut writes = vec![Write::InsertMerchant(Box::new(row.clone())), Write::RecordAudit(Box::new(audit))];
+        let mut writes = vec![Write::InsertMerchant(Box::new(row.clone())), audit];
         writes.extend(kept(keep, &row));
         match app.store.commit(actor.batch(writes)).await {
             Ok(_) => return Ok(row),
@@ -116,7 +116,7 @@ fn made_user_id(app: &App) -> i64 {
     i64::try_from(USER_ID_MIN + app.chance.bits64() % (9 * USER_ID_MIN)).unwrap_or(i64::MAX)
 }
 
-fn audit(row: &MerchantRow, institution: Option<&MerchantRow>, actor: &Actor) -> AuditRow {
+fn audit(row: &MerchantRow, institution: Option<&MerchantRow>, actor: &Actor) -> Write {
     let mut after = json!({
         "merchant_id": row.merchant_id,
         "kind": kind_name(row.kind),
@@ -134,7 +134,7 @@ fn audit(row: &MerchantRow, institution: Option<&MerchantRow>, actor: &Actor) ->
         MerchantKind::Merchant => "merchant.create",
         MerchantKind::SubAccount => "sub_account.create",
     };
-    actor.did(Deed {
+    actor.records(Deed {
         tenant: Some(row.tenant),
         at: row.created_at,
         action,
@@ -263,7 +263,7 @@ async fn change_merchant(
         if reads {
             writes.push(Write::Reassess { tenant: row.tenant, merchant: below, due_at: now });
         }
-        let audit = actor.did(Deed {
+        let audit = actor.records(Deed {
             tenant: Some(row.tenant),
             at: now,
             action: update_name(row.kind),
@@ -271,7 +271,7 @@ async fn change_merchant(
             before: describe(&before),
             after: describe(&row),
         });
-        writes.push(Write::RecordAudit(Box::new(audit)));
+        writes.push(audit);
         writes.extend(kept(keep, &row));
         let outcome = app.store.commit(actor.batch(writes)).await;
         // Whatever became of it: what is kept in memory may be old now, and deliveries that waited may be able to go.

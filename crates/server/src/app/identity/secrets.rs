@@ -411,14 +411,7 @@ fn audit(
     };
     let subject = format!("{}/{secret_id}", view.application.client_id);
     let (before, after) = (text(before, signed), text(&after, signs));
-    Write::RecordAudit(Box::new(actor.did(Deed {
-        tenant: Some(view.application.tenant),
-        at: now,
-        action,
-        subject: &subject,
-        before,
-        after,
-    })))
+    actor.records(Deed { tenant: Some(view.application.tenant), at: now, action, subject: &subject, before, after })
 }
 
 /// What is said of a secret. `signing`: the one that callbacks are signed with.

@@ -83,7 +83,6 @@ mod tests {
     use countersign_domain::payment_order::Step;
     use countersign_domain::time::rfc3339;
     use countersign_store::batch::Batch;
-    use countersign_store::payment_order::Received;
     use countersign_store::testing::Database;
     use tokio::time::timeout;
 
@@ -282,7 +281,7 @@ mod tests {
             return_url: None,
             cancel_url: None,
             expires_at: None,
-            received: Received { head: String::new(), body: Vec::new() },
+            received: Arc::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::batch::Write;
-use countersign_store::contract::{AuditRow, EventRow, Vocabulary};
+use countersign_store::contract::{EventRow, Vocabulary};
 use countersign_store::payment_order::{PaymentMoveRow, PaymentOrderRow, PaymentOrderWrite};
 use serde::Serialize;
 
@@ -43,7 +43,7 @@ pub(super) fn change(
         request_id: actor.request_id.clone(),
     };
     let subject = row.order.prepay_id.to_string();
-    let audit = actor.did(Deed {
+    let audit = actor.records(Deed {
         tenant: Some(row.tenant),
         at: app.clock.now(),
         action: "payment_order.move",
@@ -59,13 +59,13 @@ pub(super) fn change(
     writes.extend([
         Write::PaymentOrder(Box::new(PaymentOrderWrite::Move { row: row.clone(), entry })),
         Write::EnqueueEvent(event.clone()),
-        Write::RecordAudit(Box::new(audit)),
+        audit,
     ]);
     Change { row, event, writes }
 }
 
 /// The audit line of an order that was made. Trade numbers and currencies are plain, so nothing needs escaping.
-pub(super) fn made(row: &PaymentOrderRow, actor: &Actor) -> AuditRow {
+pub(super) fn made(row: &PaymentOrderRow, actor: &Actor) -> Write {
     let (order, content) = (&row.order, &row.order.content);
     let after = format!(
         r#"{{"merchantTradeNo":"{}","kind":"{}","currency":"{}","orderAmount":"{}","expire_at":"{}"}}"#,
@@ -76,7 +76,7 @@ pub(super) fn made(row: &PaymentOrderRow, actor: &Actor) -> AuditRow {
         rfc3339(order.expires_at),
     );
     let subject = order.prepay_id.to_string();
-    actor.did(Deed {
+    actor.records(Deed {
         tenant: Some(row.tenant),
         at: order.created_at,
         action: "payment_order.create",

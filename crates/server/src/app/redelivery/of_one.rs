@@ -52,7 +52,7 @@ pub async fn redeliver(
             json!({ "state": event.state.name(), "next_attempt_at": next_attempt_at(event).map(rfc3339) }).to_string()
         };
         let (before, after) = (described(&event), described(&again));
-        let audit = actor.did(Deed {
+        let audit = actor.records(Deed {
             tenant: Some(event.tenant),
             at: now,
             action: "event.redeliver",
@@ -62,7 +62,7 @@ pub async fn redeliver(
         });
         // Of an application whose callbacks are turned off in between, what is asked for would go out by itself when they are turned on, days later.
         let rests_on = Write::Guard(as_read(&view.application));
-        let mut writes = vec![rests_on, write, Write::RecordAudit(Box::new(audit))];
+        let mut writes = vec![rests_on, write, audit];
         writes.extend(kept(keep, &again));
         match app.store.commit(actor.batch(writes)).await {
             Ok(_) => {

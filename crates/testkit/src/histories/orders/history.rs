@@ -1,6 +1,7 @@
 //! One trade number: what was asked of it, what the oracle says, and whether the answers are the same.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use countersign::app::error::AppError;
@@ -13,7 +14,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
 use countersign_store::batch::{Conflict, Guard, Key};
 use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, CommitError, Cursor, EventFilter, MerchantRow};
-use countersign_store::payment_order::{PaymentOrderRow, PaymentOrders as _, Received};
+use countersign_store::payment_order::{PaymentOrderRow, PaymentOrders as _};
 
 use super::oracle::{Making, Moving, TradeNo};
 use super::{Counts, STATES};
@@ -142,7 +143,7 @@ impl History {
             return_url: None,
             cancel_url: None,
             expires_at: asked.1.map(UnixMillis),
-            received: Received { head: String::new(), body: Vec::new() },
+            received: Arc::default(),
         };
         let claim = self.fresh_claim(app).await?;
         let answer = create(app, &self.owner, &self.by, &wanted, &claim, &actor()).await;

@@ -173,7 +173,10 @@ impl Shop {
                     if paid && n % ONE_UNPAID_OF != 0 {
                         writes.push(Write::PaymentOrder(Box::new(moved(&row)?)));
                     }
-                    writes.push(Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row, received: received() })));
+                    writes.push(Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert {
+                        row,
+                        received: Arc::new(received()),
+                    })));
                 }
                 // The making stands before the move.
                 writes.reverse();

@@ -1,5 +1,7 @@
 //! Payment orders: one in two is paid, under a rule or without one.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use countersign_domain::fees::{self, MarkupUnit};
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
@@ -53,7 +55,10 @@ pub(super) fn pay(tenant: TenantNo, merchant: MerchantNo, n: i64, writes: &mut V
         head: format!("POST /v1/pay/order\nx-service-nonce: n{n}"),
         body: format!("{{\"merchantTradeNo\":\"T-{n}\"}}").into_bytes(),
     };
-    writes.push(Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert { row: row.clone(), received })));
+    writes.push(Write::PaymentOrder(Box::new(PaymentOrderWrite::Insert {
+        row: row.clone(),
+        received: Arc::new(received),
+    })));
     if n % 2 == 0 {
         let rule = if n % 4 == 0 { Some(version(0, merchant.0, 1 + n % 3, n)?) } else { None };
         let (amount, currency) = (row.order.content.amount, &row.order.content.currency);

@@ -1,5 +1,7 @@
 //! Payment orders: listed by filter and page, shown, moved once under a key, told in the words of the application.
 
+use std::sync::Arc;
+
 use countersign::app::Actor;
 use countersign::app::payment_orders::{Wanted, amount, create, currency};
 use countersign_domain::ids::ApplicationNo;
@@ -7,7 +9,6 @@ use countersign_domain::payment_order::{Content, PaymentKind};
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_store::Store as _;
 use countersign_store::contract::ClaimKey;
-use countersign_store::payment_order::Received;
 use serde_json::{Value, json};
 
 use super::listener::{House, START, all_pages};
@@ -42,7 +43,7 @@ pub async fn made_in(
         return_url: None,
         cancel_url: None,
         expires_at: None,
-        received: Received { head: String::new(), body: Vec::new() },
+        received: Arc::default(),
     };
     let claim = ClaimKey {
         tenant: owner.tenant,
