@@ -4,7 +4,7 @@
 //! Invariant: nothing here knows HTTP, SQL or JSON. Refusals are enums in order of precedence.
 
 pub mod conversion;
-pub mod convert;
+pub mod convert_order;
 pub mod delivery;
 pub mod fees;
 pub mod ids;

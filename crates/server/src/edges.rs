@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_protocol::endpoint::convert_order::Response;
 use countersign_protocol::exact::Exact;
 use hyper::Version;

@@ -84,7 +84,7 @@ pub use way_out::{callback_roots, way_out};
 
 /// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
-/// Largest body of a call of the operator API, in bytes: what a merchant may send, however the deployment sets that.
+/// Largest body of a call of the operator API, in bytes, whatever a merchant may send.
 const OPERATOR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Beyond the drain: for the dispatcher's attempts under way and the store's last commit.
 const STOP_MARGIN: Duration = Duration::from_millis(500);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, TenantNo};
 use countersign_domain::lanes::Fence;

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;

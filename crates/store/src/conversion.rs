@@ -6,7 +6,7 @@
 use std::future::Future;
 
 use countersign_domain::conversion::{Limits, Pair, Quote};
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::{MerchantNo, OrderId, TenantNo};
 use countersign_domain::money::Amount;
 use countersign_domain::time::UnixMillis;

@@ -141,9 +141,9 @@ pub struct PaymentOrderFilter {
     pub from: Option<UnixMillis>,
     /// Only those made before this instant.
     pub to: Option<UnixMillis>,
-    /// Only of this amount or more.
+    /// Only with an `orderAmount` of this or more.
     pub amount_from: Option<Amount>,
-    /// Only of this amount or less.
+    /// Only with an `orderAmount` of this or less.
     pub amount_to: Option<Amount>,
 }
 

@@ -1,6 +1,6 @@
 //! Rows read back as values of the domain. What cannot be is `Corrupt`, never a panic and never a guess.
 
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::Fence;

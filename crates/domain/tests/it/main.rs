@@ -1,7 +1,7 @@
 //! What the domain decides, as tables and against small independent models.
 
 mod conversion;
-mod convert;
+mod convert_order;
 mod delivery;
 mod fees;
 mod ids;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use countersign_domain::conversion::{
     Direction, Given, Limits, Pair, PriceRefused, Quote, QuoteRefused, Terms, possible, price,
 };
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::time::UnixMillis;
@@ -15,7 +15,7 @@ use countersign_store::contract::{ClaimKey, CommitError, MerchantRow};
 use countersign_store::conversion::{ConvertWrite, RateRow};
 use countersign_store::{ConvertStore as _, Store as _};
 
-use super::convert::describe_whole;
+use super::convert_orders::describe_whole;
 use super::error::AppError;
 use super::late_changes::{LOOKS_MAX, nothing_comes};
 use super::rates;

@@ -1,7 +1,7 @@
 //! Why a use case was refused or failed: one enum for both edges, one exhaustive match makes the code.
 
 use countersign_domain::conversion::QuoteRefused;
-use countersign_domain::convert::MoveRefused;
+use countersign_domain::convert_order::MoveRefused;
 use countersign_domain::payment_order;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::gone;

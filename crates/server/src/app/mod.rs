@@ -26,7 +26,7 @@ pub mod causes;
 mod clock_ahead_tests;
 pub mod concurrency_limit;
 pub mod conversion;
-pub mod convert;
+pub mod convert_orders;
 pub mod delivery;
 pub mod endpoint;
 pub mod error;

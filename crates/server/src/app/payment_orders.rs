@@ -35,6 +35,7 @@ mod telling;
 
 pub use expiry::{Receivers, expire, expired};
 use standing::{as_it_stands, back_end_of, has_lapsed, in_time};
+pub(crate) use telling::callback_words;
 
 /// Before an order is made anew that had expired by the time it was to be written.
 const LATE_PAUSE: Duration = Duration::from_millis(100);

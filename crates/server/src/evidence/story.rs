@@ -9,6 +9,8 @@ use countersign_domain::money::{Amount, Currency};
 use countersign_domain::payment_order::{PaymentKind, PaymentStatus, PrepayId, status_at};
 use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::endpoint::payment_order::Request as Asked;
+use countersign_protocol::endpoint::{order_create, order_native};
+use countersign_store::contract::{MerchantKind, Vocabulary};
 
 use super::chain::Head;
 use super::entry::{Attempt, Callback, Entry, Fee, Header, Kind, Move, Octets, Order, Request, RuleVersion, Sum, Wire};
@@ -16,10 +18,12 @@ use super::key::PublicKey;
 use super::sums::amount;
 use super::words::{CallbackSummary, Verified};
 use super::{CALLBACKS_MAX, FORMAT, VERSION};
+use crate::app::identity::kind_name;
+use crate::app::payment_orders::callback_words;
 use crate::chance::hex;
 
 /// The kind of merchants that have rules, and so fees.
-const SUB_ACCOUNT: &str = "sub_account";
+const SUB_ACCOUNT: &str = kind_name(MerchantKind::SubAccount);
 
 /// What has been told so far.
 #[derive(Debug, Default)]
@@ -33,6 +37,8 @@ pub(super) struct Story {
     freed: i64,
     freed_is_least: bool,
     callbacks: Vec<CallbackSummary>,
+    /// Moves that have been told of, or are taken to have been by a callback that was freed; none was as long as no callback came.
+    moves_told: Option<usize>,
 }
 
 fn demand(is_so: bool, else_what: &str) -> Result<(), String> {
@@ -47,6 +53,23 @@ fn sha256_is(octets: &Octets, said: &str) -> Result<Vec<u8>, String> {
 
 fn status(name: &str) -> Result<PaymentStatus, String> {
     PaymentStatus::from_name(name).ok_or_else(|| format!("{name:?} is no status"))
+}
+
+/// The request came to the operation that makes such orders, and in the name of the order's application: where its head says in whose.
+fn came_so(head: &str, order: &Order) -> Result<(), String> {
+    let mut lines = head.split('\n');
+    let path = match PaymentKind::from_name(&order.order_kind) {
+        Some(PaymentKind::Native) => order_native::PATH,
+        Some(PaymentKind::Order) | None => order_create::PATH,
+    };
+    demand(lines.next() == Some(&format!("POST {path}")), "it came to another operation than the order's order_kind")?;
+    let mut names = lines
+        .filter_map(|line| line.split_once(": "))
+        .filter(|(name, _)| name.ends_with("-certificate-clientid") || name.ends_with("-certificate-sn"));
+    demand(
+        names.all(|(_, client_id)| client_id == order.client_id),
+        "it came from another application than the order's",
+    )
 }
 
 /// How the name of an actor begins that is an operator's, or a back end's.
@@ -119,10 +142,13 @@ impl Story {
         demand(PrepayId::parse(&order.prepay_id).is_some(), "its prepayId is none")?;
         demand(Currency::parse(&order.currency).is_some(), "its currency is none")?;
         demand(PaymentKind::from_name(&order.order_kind).is_some(), "its order_kind is none")?;
+        let kinds = [MerchantKind::Institution, MerchantKind::Merchant, MerchantKind::SubAccount];
+        demand(kinds.into_iter().any(|kind| kind_name(kind) == order.merchant_kind), "its merchant_kind is none")?;
         amount("orderAmount", &order.amount)?;
         order.actual_amount.as_deref().map(|text| amount("actualAmount", text)).transpose()?;
         let is_paid = status(&order.status)? == PaymentStatus::Paid;
         demand(is_paid == order.paid_at.is_some(), "paid_at does not go with its status")?;
+        demand(!is_paid || order.actual_amount.is_some(), "it is paid, and has no actualAmount")?;
         self.order = Some(order.clone());
         Ok(())
     }
@@ -133,13 +159,17 @@ impl Story {
         let body = sha256_is(&request.body, &request.body_sha256)?;
         let asked = Asked::parse(&body).map_err(|_| "its body asks for no order")?;
         let goods = asked.goods.unwrap_or_default();
+        let terminal_type = asked.env.and_then(|env| env.terminal_type);
         let is_it = asked.merchant_trade_no == order.trade_no
             && asked.currency == order.currency
             && Amount::parse(&asked.order_amount).is_ok_and(|amount| amount.to_string() == order.amount)
             && asked.merchant_user_id == order.merchant_user_id
             && asked.channel_id == order.channel_id
-            && (goods.goods_name, goods.goods_detail) == (order.goods_name.clone(), order.goods_detail.clone());
-        demand(is_it, "its body asks for something else than the order is")
+            && (goods.goods_name, goods.goods_detail) == (order.goods_name.clone(), order.goods_detail.clone())
+            && terminal_type == order.terminal_type
+            && (asked.return_url, asked.cancel_url) == (order.return_url.clone(), order.cancel_url.clone());
+        demand(is_it, "its body asks for something else than the order is")?;
+        came_so(&request.head, order)
     }
 
     fn costs(&mut self, fee: &Fee) -> Result<(), String> {
@@ -225,6 +255,7 @@ impl Story {
             && said.client_id == order.client_id
             && (&said.biz_type, &said.biz_status) == (&callback.biz_type, &callback.biz_status);
         demand(is_it, "its body is about something else")?;
+        self.tells_of_a_move(callback);
         self.callbacks.push(CallbackSummary {
             event_id: callback.event_id.clone(),
             sequence: callback.sequence,
@@ -236,6 +267,24 @@ impl Story {
             outcome: None,
         });
         Ok(())
+    }
+
+    /// A back end may have emitted others about the order in between; those that a move has made come in the order of the moves.
+    fn tells_of_a_move(&mut self, callback: &Callback) {
+        let told = self.moves_told();
+        let is_told = self.moves.get(told + 1).is_some_and(|step| {
+            PaymentStatus::from_name(&step.to).is_some_and(|to| {
+                [Vocabulary::Standard, Vocabulary::Family]
+                    .into_iter()
+                    .any(|vocabulary| callback_words(to, vocabulary) == (&callback.biz_type, &callback.biz_status))
+            })
+        });
+        self.moves_told = Some(told + usize::from(is_told));
+    }
+
+    /// Of the moves behind the first. Any callback that was freed may have been of one.
+    fn moves_told(&self) -> usize {
+        self.moves_told.unwrap_or_else(|| usize::try_from(self.freed).unwrap_or(usize::MAX).min(self.moves.len() - 1))
     }
 
     fn tries(&mut self, attempt: &Attempt) -> Result<(), String> {
@@ -274,9 +323,9 @@ impl Story {
             is_it && head.key_id == key.id() && header.public_key == key.to_hex(),
             "it is not the head of this file",
         )?;
-        let told = self.callbacks.last().map_or(self.freed, |last| last.sequence);
-        let moved = i64::try_from(self.moves.len()).unwrap_or(i64::MAX) - 1;
-        demand(told >= moved, "each move has a callback, and here are fewer")?;
+        if let Some(untold) = self.moves.get(self.moves_told() + 1) {
+            return Err(format!("each move behind the first has a callback, and none tells of {}", untold.to));
+        }
         Ok(Verified {
             header: header.clone(),
             order: order.clone(),

@@ -316,9 +316,18 @@ fn a_story_that_cannot_be_is_refused_though_the_deployment_signed_it() {
     otherwise!(1, Order, o => o.amount = "10.6".to_owned(), 3, "asks for something else");
     otherwise!(1, Order, o => o.amount = "10.50".to_owned(), 2, "orderAmount");
     otherwise!(1, Order, o => o.goods_name = None, 3, "asks for something else");
+    otherwise!(1, Order, o => o.terminal_type = Some("APP".to_owned()), 3, "asks for something else");
+    otherwise!(1, Order, o => o.return_url = Some("https://a.example".to_owned()), 3, "asks for something else");
+    otherwise!(1, Order, o => o.cancel_url = Some("https://a.example".to_owned()), 3, "asks for something else");
+    otherwise!(1, Order, o => o.merchant_kind = "shop".to_owned(), 2, "merchant_kind is none");
+    otherwise!(1, Order, o => o.actual_amount = None, 2, "no actualAmount");
+    otherwise!(1, Order, o => o.order_kind = "native".to_owned(), 3, "another operation");
     otherwise!(1, Order, o => o.revision = 3, 8, "moves are missing");
     otherwise!(1, Order, o => { o.status = "CLOSED".to_owned(); }, 2, "paid_at");
     otherwise!(2, Request, r => r.body_sha256 = digest(b"x"), 3, "body_sha256");
+    otherwise!(2, Request, r => r.head = "GET /v1/pay/order".to_owned(), 3, "another operation");
+    otherwise!(2, Request, r => r.head += "\nx-service-certificate-clientid: app_2", 3, "another application");
+    otherwise!(2, Request, r => r.head += "\nx-service-certificate-sn: app_2", 3, "another application");
     otherwise!(3, RuleVersion, r => r.r_markup = "0.2".to_owned(), 5, "does not rest on");
     otherwise!(3, RuleVersion, r => r.effective_at = at("2026-01-02T00:10:00.001Z"), 5, "not in force");
     otherwise!(3, RuleVersion, r => r.due_at = Some(at("2026-01-02T00:10:00.000Z")), 5, "not in force");
@@ -381,9 +390,63 @@ fn callbacks_that_were_freed_are_told_of_and_numbers_go_on_behind_them() {
     let mut entries = story(&key(1));
     entries.truncate(7);
     let fault = judged(file(entries.clone(), &key(1)).as_bytes()).expect_err("a move without its callback");
-    assert!(fault.what.contains("each move has a callback"), "{fault}");
+    assert!(fault.what.contains("none tells of PAID"), "{fault}");
     entries.push(freed(1));
     assert!(judged(file(entries, &key(1)).as_bytes()).is_ok());
+}
+
+/// The story of an order that was being processed first, with callbacks of these words behind its moves.
+fn told_by(callbacks: &[(&str, &str)], freed: i64) -> Result<Verified, Fault> {
+    let mut entries = story(&key(1));
+    entries.truncate(6);
+    let Entry::Order(order) = &mut entries[1] else { panic!("an order") };
+    order.revision = 3;
+    entries.push(step(2, Some("PENDING"), "PROCESS", "2026-01-02T00:05:00.000Z"));
+    entries.push(step(3, Some("PROCESS"), "PAID", "2026-01-02T00:10:00.000Z"));
+    if freed > 0 {
+        entries.push(Entry::CallbacksFreed { through_sequence: freed, is_at_least: false });
+    }
+    for (sequence, (biz_type, biz_status)) in (freed + 1..).zip(callbacks) {
+        let body = format!(
+            r#"{{"bizType":"{biz_type}","bizId":"1234567000042","bizStatus":"{biz_status}","client_id":"app_1","data":"{{}}"}}"#
+        );
+        entries.push(Entry::Callback(Callback {
+            sequence,
+            biz_type: (*biz_type).to_owned(),
+            biz_status: (*biz_status).to_owned(),
+            state: "held".to_owned(),
+            attempts: 0,
+            body: Octets::of(body.as_bytes()),
+            body_sha256: digest(body.as_bytes()),
+            ..callback()
+        }));
+    }
+    judged(file(entries, &key(1)).as_bytes())
+}
+
+#[test]
+fn each_move_is_told_of_in_its_words_whatever_else_the_back_end_has_told() {
+    let (process, paid) = (("PAYMENT_ORDER", "PROCESS"), ("PAYMENT_ORDER", "SUCCESS"));
+    let (in_family, of_back_end) = (("PAY", "PAY_SUCCESS"), ("ADDRESS", "SUCCESS"));
+    for (callbacks, freed) in [
+        (vec![process, paid], 0),
+        (vec![process, in_family], 0),
+        (vec![of_back_end, process, of_back_end, paid, of_back_end], 0),
+        (vec![paid], 1),
+        (vec![of_back_end, paid], 3),
+        (vec![], 2),
+    ] {
+        told_by(&callbacks, freed).unwrap_or_else(|fault| panic!("{callbacks:?} behind {freed}: {fault}"));
+    }
+    for (callbacks, freed, untold) in [
+        (vec![process, of_back_end], 0, "PAID"),
+        (vec![of_back_end, paid], 0, "PROCESS"),
+        (vec![paid, process], 0, "PAID"),
+        (vec![process, of_back_end], 1, "PAID"),
+    ] {
+        let fault = told_by(&callbacks, freed).expect_err("a move is not told of");
+        assert!(fault.what.ends_with(&format!("none tells of {untold}")), "{callbacks:?} behind {freed}: {fault}");
+    }
 }
 
 #[test]

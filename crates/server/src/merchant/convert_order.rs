@@ -9,7 +9,7 @@ use countersign_protocol::endpoint::{Endpoint, RequestRefused};
 
 use super::answer::{Failure, success};
 use super::signed::{Input, Signed};
-use crate::app::{App, convert};
+use crate::app::{App, convert_orders};
 use crate::edges;
 
 /// The operation.
@@ -28,6 +28,6 @@ impl super::signed::Operation for Operation {
         let order = OrderId::parse(&signed.request().order_id).ok_or_else(|| {
             Failure::of_field(Code::InvalidParameter, "orderId", "must be 1 to 18 digits without a leading zero")
         })?;
-        success(&edges::convert_order(&convert::query(app, signed.owner(), order).await?))
+        success(&edges::convert_order(&convert_orders::query(app, signed.owner(), order).await?))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
 use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::body::{Fields, UNIX_MILLIS_MAX};
@@ -22,7 +22,7 @@ use super::merchants::USER_ID_MAX;
 use super::paging::{Asked, Mark, Page, digits};
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
-use crate::app::{App, convert, identity};
+use crate::app::{App, convert_orders, identity};
 use crate::edges;
 
 /// Longest quote id.
@@ -117,7 +117,7 @@ pub async fn create(Named(merchant_id): Named<String>, call: Call) -> Reply {
         let owner = identity::find_merchant(call.app(), &merchant_id).await?;
         let order = parse(call.app(), &owner, &call.body)?;
         let answer = edges::convert_order(&order);
-        convert::insert(call.app(), &owner, &order, call.keep(&answer), &call.actor).await?;
+        convert_orders::insert(call.app(), &owner, &order, call.keep(&answer), &call.actor).await?;
         Ok(answer)
     })
     .await
@@ -133,7 +133,7 @@ pub async fn advance(Named(order_id): Named<String>, call: Call) -> Reply {
         let next = next.ok_or_else(|| Problem::field("status", format_args!("is required, and {MOVE_RULE}")))?;
         let order = OrderId::parse(&order_id).ok_or(AppError::OrderNotFound)?;
         let keep = |_: &MerchantRow, order: &ConvertOrder| call.keep(&edges::convert_order(order));
-        let (_, moved) = convert::advance(call.app(), order, next, keep, &call.actor).await?;
+        let (_, moved) = convert_orders::advance(call.app(), order, next, keep, &call.actor).await?;
         Ok(edges::convert_order(&moved))
     })
     .await
@@ -197,7 +197,7 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
         None => None,
     };
     let filter = ConvertOrderFilter { status, of: of.map(|of| (of.tenant, of.no)) };
-    let page = convert::list(&desk.app, filter, after, asked.limit).await?;
+    let page = convert_orders::list(&desk.app, filter, after, asked.limit).await?;
     let view = |(merchant_id, order): (String, ConvertOrder)| ConvertOrderView {
         order: edges::convert_order(&order),
         merchant_id,
@@ -212,7 +212,7 @@ pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {
     responses((status = 200, body = ConvertOrderHistory), (status = 404, body = ProblemDocument)))]
 pub async fn show(State(desk): State<Arc<Desk>>, Named(order_id): Named<String>) -> Reply {
     let order = OrderId::parse(&order_id).ok_or(AppError::OrderNotFound)?;
-    let (owner, order, moves) = convert::history(&desk.app, order).await?;
+    let (owner, order, moves) = convert_orders::history(&desk.app, order).await?;
     let moves = moves.iter().map(ConvertOrderState::from).collect();
     Ok(json(&ConvertOrderHistory { order: edges::convert_order(&order), merchant_id: owner.merchant_id, moves }))
 }

@@ -167,8 +167,8 @@ async fn filter(app: &App, filters: &Filters) -> Result<PaymentOrderFilter, Prob
         ("merchantTradeNo" = Option<String>, Query, description = "Only with this trade number, whoever's"),
         ("from" = Option<String>, Query, description = "Only those made at this instant or later, RFC 3339"),
         ("to" = Option<String>, Query, description = "Only those made before this instant, RFC 3339"),
-        ("amount_from" = Option<String>, Query, description = "Only of this amount or more"),
-        ("amount_to" = Option<String>, Query, description = "Only of this amount or less"),
+        ("amount_from" = Option<String>, Query, description = "Only with an orderAmount of this or more"),
+        ("amount_to" = Option<String>, Query, description = "Only with an orderAmount of this or less"),
         ("limit" = Option<u32>, Query, description = "1 to 500, default 50"), ("after" = Option<String>, Query, description = "`next` of the page before")),
     responses((status = 200, body = Page<PaymentOrderView>), (status = 404, body = ProblemDocument)))]
 pub async fn list(State(desk): State<Arc<Desk>>, asked: Asked) -> Reply {

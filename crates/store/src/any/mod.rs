@@ -3,7 +3,7 @@
 mod health;
 
 use countersign_domain::conversion::{Pair, Quote};
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::payment_order::PrepayId;

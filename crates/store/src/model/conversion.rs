@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use countersign_domain::conversion::{Pair, Quote};
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::ids::{MerchantNo, OrderId, TenantNo};
 use countersign_domain::time::UnixMillis;
 

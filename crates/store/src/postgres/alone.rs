@@ -1,6 +1,6 @@
 //! A batch in a transaction of its own, write by write: each guard is judged against what the writes before it did.
 
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{EventNo, MerchantNo, TenantNo};
 use countersign_domain::time::{CLOCKS_APART_MS_MAX, UnixMillis};

@@ -1,7 +1,7 @@
 //! Rates, quotes and requests: what becomes of them, judged by what each statement finds, and how they are read.
 
 use countersign_domain::conversion::{Limits, Pair, Quote};
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::{MerchantNo, OrderId, TenantNo};
 use countersign_domain::money::Amount;
 use countersign_domain::time::UnixMillis;

@@ -67,7 +67,7 @@ mod writers;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};

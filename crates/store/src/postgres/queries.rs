@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::LazyLock;
 
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};

@@ -74,7 +74,7 @@ impl RareJobs {
 
 #[cfg(test)]
 mod tests {
-    use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+    use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
     use countersign_domain::ids::OrderId;
     use countersign_domain::money::{Amount, Currency};
     use countersign_domain::time::UnixMillis;

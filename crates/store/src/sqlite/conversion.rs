@@ -1,7 +1,7 @@
 //! Rates, quotes and requests: their guards, what becomes of them, and how they are read.
 
 use countersign_domain::conversion::{Limits, Pair, Quote};
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::{MerchantNo, OrderId, TenantNo};
 use countersign_domain::money::Amount;
 use rusqlite::{Connection, params, params_from_iter};

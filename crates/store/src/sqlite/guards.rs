@@ -1,6 +1,6 @@
 //! The guard of each write: what must hold before anything is written.
 
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, TenantNo};
 use countersign_domain::lanes::{Fence, Lane};

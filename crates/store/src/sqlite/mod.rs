@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::LaneSet;
 use countersign_domain::rules::{RuleHead, RuleVersion};

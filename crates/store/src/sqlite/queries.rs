@@ -1,6 +1,6 @@
 //! Reads that have no file of their own, as functions of a connection.
 
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;

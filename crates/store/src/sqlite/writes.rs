@@ -1,6 +1,6 @@
 //! What each write does once its guard held.
 
-use countersign_domain::convert::ConvertOrder;
+use countersign_domain::convert_order::ConvertOrder;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
 use countersign_domain::rules::RuleVersion;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use countersign_domain::conversion::{Limits, Pair, Quote};
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::Fence;

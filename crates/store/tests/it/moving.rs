@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::{DeliveryState, Schedule};
 use countersign_domain::ids::{ApplicationNo, MerchantNo};
 use countersign_domain::payment_order::PaymentStatus;

@@ -1,6 +1,6 @@
 //! Random histories on both stores: equal answers, equal reads.
 
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, LaneSet};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_store::batch::{Batch, Conflict, Write};
 use countersign_store::contract::{Claimed, CommitError, Cursor, StoreError};
 use countersign_store::{SqliteOptions, SqliteStore, Store};

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use countersign::app::conversion::{self, Conversion, PriceAsk};
 use countersign::app::error::AppError;
 use countersign::app::rates::{self, Wanted};
-use countersign::app::{Actor, App, convert};
+use countersign::app::{Actor, App, convert_orders};
 use countersign_domain::conversion::{Given, Limits, Pair, QuoteRefused, Terms};
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, TenantNo};
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::time::UnixMillis;
@@ -237,12 +237,12 @@ impl History {
         let _ = writeln!(self.story, "at {clock}: order {at} to {next:?}");
         let Some(order) = self.orders.get_mut(at) else {
             let nobodys = OrderId::new(999_999_999_999_999_999).context("in range")?;
-            let answer = convert::advance(app, nobodys, next, |_, _| None, &actor()).await;
+            let answer = convert_orders::advance(app, nobodys, next, |_, _| None, &actor()).await;
             ensure!(matches!(answer, Err(AppError::OrderNotFound)), "nobody's order was moved: {answer:?}");
             self.counts.strangers += 1;
             return Ok(());
         };
-        let answer = convert::advance(app, order.id, next, |_, _| None, &actor()).await;
+        let answer = convert_orders::advance(app, order.id, next, |_, _| None, &actor()).await;
         let stands = order.states.last().map_or(0, |(status, _)| *status);
         match answer {
             Ok((owner, moved)) if stands == 1 && next != ConvertStatus::Created => {
@@ -262,12 +262,12 @@ impl History {
     /// Every order as its merchant sees it, and its whole history; and that another merchant does not see it.
     async fn compare_all(&mut self, app: &App) -> Result<()> {
         for made in &self.orders {
-            same(&convert::query(app, &self.owner, made.id).await?, made)?;
-            let (_, _, moves) = convert::history(app, made.id).await?;
+            same(&convert_orders::query(app, &self.owner, made.id).await?, made)?;
+            let (_, _, moves) = convert_orders::history(app, made.id).await?;
             let states: Vec<(i64, i64)> = moves.iter().map(|came_to| (came_to.status.code(), came_to.at.0)).collect();
             ensure!(states == made.states, "{made:?} has the history {states:?}");
             let other = MerchantRow { no: MerchantNo(1), tenant: TenantNo(1), ..self.owner.clone() };
-            let shown = convert::query(app, &other, made.id).await;
+            let shown = convert_orders::query(app, &other, made.id).await;
             ensure!(matches!(shown, Err(AppError::OrderNotFound)), "a stranger was shown {shown:?}");
             self.counts.compared += 1;
         }

@@ -130,7 +130,7 @@ fn happening(row: &PaymentOrderRow, vocabulary: Vocabulary) -> Happening {
         create_time: order.created_at.0,
         transact_time: order.transact_at.map(|at| at.0),
     };
-    let (biz_type, biz_status) = words(order.status, vocabulary);
+    let (biz_type, biz_status) = callback_words(order.status, vocabulary);
     Happening {
         client_id: row.client_id.clone(),
         biz_type: biz_type.to_owned(),
@@ -140,8 +140,8 @@ fn happening(row: &PaymentOrderRow, vocabulary: Vocabulary) -> Happening {
     }
 }
 
-/// `bizType` and `bizStatus` of an order that has become so.
-const fn words(status: PaymentStatus, vocabulary: Vocabulary) -> (&'static str, &'static str) {
+/// `bizType` and `bizStatus` of the callback about an order that has become so.
+pub(crate) const fn callback_words(status: PaymentStatus, vocabulary: Vocabulary) -> (&'static str, &'static str) {
     match vocabulary {
         Vocabulary::Standard => (
             "PAYMENT_ORDER",

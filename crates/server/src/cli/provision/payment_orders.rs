@@ -39,10 +39,10 @@ pub enum PaymentOrder {
         /// Only those that were made before this instant
         #[arg(long, value_name = "INSTANT")]
         to: Option<String>,
-        /// Only of this amount or more
+        /// Only with an orderAmount of this or more, whatever was paid
         #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         amount_from: Option<String>,
-        /// Only of this amount or less
+        /// Only with an orderAmount of this or less, whatever was paid
         #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
         amount_to: Option<String>,
         /// Which page.

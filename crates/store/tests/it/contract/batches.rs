@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_domain::convert::{ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::delivery::Schedule;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, OrderId, TenantNo};
 use countersign_store::batch::{Conflict, Key, Write};

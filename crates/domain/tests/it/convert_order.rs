@@ -1,4 +1,4 @@
-use countersign_domain::convert::{ConvertOrder, ConvertStatus, MoveRefused, advance};
+use countersign_domain::convert_order::{ConvertOrder, ConvertStatus, MoveRefused, advance};
 use countersign_domain::ids::OrderId;
 use countersign_domain::money::{Amount, Currency};
 use countersign_domain::time::UnixMillis;

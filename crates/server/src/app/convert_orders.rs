@@ -1,6 +1,6 @@
 //! Convert orders: what the merchant asks, and what the back end makes and moves.
 
-use countersign_domain::convert::{self, ConvertOrder, ConvertStatus};
+use countersign_domain::convert_order::{self as machine, ConvertOrder, ConvertStatus};
 use countersign_domain::ids::OrderId;
 use countersign_domain::time::rfc3339;
 use countersign_store::batch::{Conflict, Key, Write};
@@ -81,7 +81,7 @@ pub async fn advance(
         let Some((owner, order)) = app.store.convert_order_owner(id).await? else {
             return Err(AppError::OrderNotFound);
         };
-        let moved = convert::advance(&order, next)?;
+        let moved = machine::advance(&order, next)?;
         let (at, subject) = (app.clock.now(), id.to_string());
         let audit = actor.records(Deed {
             tenant: Some(owner.tenant),
