@@ -287,10 +287,14 @@ impl Config {
 
     /// What was laid over each other, checked in the same way.
     pub fn of(layers: Layers, environment: &BTreeMap<String, String>) -> Result<Self, ConfigRefused> {
-        let mut config = Self::from_table(layers.into_table())?;
-        config.credentials = environment.get("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-        config.check()?;
-        Ok(config)
+        let (table, set_by) = layers.into_parts();
+        let of = || {
+            let mut config = Self::from_table(table)?;
+            config.credentials = environment.get("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+            config.check()?;
+            Ok(config)
+        };
+        of().map_err(|refused| with_origins(refused, &set_by))
     }
 
     fn from_table(table: Table) -> Result<Self, ConfigRefused> {
@@ -341,6 +345,27 @@ impl Config {
     pub fn trusted_networks(&self) -> Vec<Network> {
         self.trusted_proxies.iter().filter_map(|text| Network::parse(text)).collect()
     }
+}
+
+/// The same with what set those settings that it is about: of file, unit and shell nobody need guess which is to be changed.
+fn with_origins(ConfigRefused(said): ConfigRefused, set_by: &BTreeMap<String, String>) -> ConfigRefused {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    let begins = said.strip_prefix("the setting ").unwrap_or(&said);
+    // One of a single word, as `data`, may stand in a sentence for what it means.
+    let names = |name: &str| {
+        let is_plain = !name.contains(['_', '.']);
+        let mut words = begins.split(|c| !is_of_name(c)).map(|word| word.trim_end_matches('.'));
+        if is_plain { words.next() == Some(name) } else { words.any(|word| word == name) }
+    };
+    let about: Vec<_> = set_by.iter().filter(|(name, _)| names(name)).collect();
+    ConfigRefused(match about.as_slice() {
+        [] => said,
+        [(_, origin)] => format!("{said} (set by {origin})"),
+        several => {
+            let each: Vec<_> = several.iter().map(|(name, origin)| format!("{name} by {origin}")).collect();
+            format!("{said} (set: {})", each.join(", "))
+        }
+    })
 }
 
 fn first_line(text: &str) -> &str {

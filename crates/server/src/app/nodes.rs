@@ -17,10 +17,10 @@ use super::error::AppError;
 /// Whether this process is the node of its id. Another one may have begun under that id since and be alive, as where a data folder was copied: then
 /// others do not see this one, and it does not deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Office {
+pub enum Tenure {
     /// It is.
     #[default]
-    Own,
+    Ours,
     /// Another one is, for no longer than a node may take itself for another.
     Replaced,
     /// Another one is, and has been for longer. This one is not ready.
@@ -31,7 +31,7 @@ pub enum Office {
 #[derive(Debug, Default)]
 pub struct ThisNode {
     id: OnceLock<NodeId>,
-    office: Mutex<Office>,
+    tenure: Mutex<Tenure>,
 }
 
 impl ThisNode {
@@ -46,13 +46,13 @@ impl ThisNode {
     }
 
     /// How it stands with its id.
-    pub fn office(&self) -> Office {
-        *self.office.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn tenure(&self) -> Tenure {
+        *self.tenure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that; how it stood before.
-    pub fn note_office(&self, now: Office) -> Office {
-        std::mem::replace(&mut self.office.lock().unwrap_or_else(PoisonError::into_inner), now)
+    pub fn note_tenure(&self, now: Tenure) -> Tenure {
+        std::mem::replace(&mut self.tenure.lock().unwrap_or_else(PoisonError::into_inner), now)
     }
 }
 
@@ -99,7 +99,7 @@ pub async fn until_all_know(app: &App) {
     }
     // Nodes that are not alive by now count as well: one that was held up may go on. Which of them is this one is known by its id: its own row may
     // be missing, and that of another one not.
-    let own = app.node.id().filter(|_| app.node.office() == Office::Own);
+    let own = app.node.id().filter(|_| app.node.tenure() == Tenure::Ours);
     let is_alone = app.store.nodes(0, 2).await.is_ok_and(|nodes| nodes.iter().all(|row| Some(&row.who.node) == own));
     if !is_alone {
         sleep(FRESH).await;

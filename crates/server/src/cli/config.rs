@@ -191,7 +191,7 @@ mod tests {
     fn what_serve_refuses_is_refused() {
         let environment = BTreeMap::from([("COUNTERSIGN_DISPATCH_LEASE".to_owned(), "0s".to_owned())]);
         let said = config(&args(&[]), &environment).expect_err("it is refused").to_string();
-        assert_eq!(said, "dispatch_lease must be from 1s to 1m");
+        assert_eq!(said, "dispatch_lease must be from 1s to 1m (set by COUNTERSIGN_DISPATCH_LEASE)");
         for (variable, key) in [("COUNTERSIGN_MASTER_KEY", "canary"), ("COUNTERSIGN_MASTER_KEY_PREVIOUS", "00")] {
             let environment = BTreeMap::from([(variable.to_owned(), key.to_owned())]);
             let said = config(&args(&[]), &environment).expect_err("it is refused").to_string();

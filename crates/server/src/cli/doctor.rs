@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{anyhow, ensure};
-use countersign_domain::time::rfc3339;
-use countersign_store::{AnyStore, SchemaState, SqliteStore, StoreError};
+use countersign_domain::time::{UnixMillis, rfc3339};
+use countersign_store::{AnyStore, SchemaState, SqliteStore, Store as _, StoreError};
 
 use super::SettingsArgs;
 use crate::app::{delivery, forgotten_nonces, master_key};
@@ -45,6 +45,12 @@ impl Findings {
         // A line each: what others say may have several.
         let text: String = text.into();
         self.0.push((verdict, about, text.split_whitespace().collect::<Vec<_>>().join(" ")));
+    }
+
+    /// Notes a failure behind which there is nothing to look at.
+    fn fail<T>(&mut self, about: &'static str, text: impl Into<String>) -> Option<T> {
+        self.note(Verdict::Fail, about, text);
+        None
     }
 
     fn take<T>(&mut self, about: &'static str, outcome: anyhow::Result<(T, String)>) -> Option<T> {
@@ -100,7 +106,7 @@ fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
     if let Some(told) = run::nameless_boot(config) {
         findings.note(Verdict::Warn, "boot", told);
     }
-    let mut is_served = None;
+    let (mut is_served, mut database_time) = (None, None);
     if let Some(data) = examine_folder(config, findings) {
         is_served = data.is_locked().ok();
         let key = keys::vault(config, &data).map(|vault| {
@@ -114,12 +120,12 @@ fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
             Err(DataRefused::NoKey(_)) if super::small_runtime()?.block_on(run::is_bare(config, &data)) => None,
             key => findings.take("master key", key.map_err(Into::into)),
         };
-        examine_database(config, &data, key.as_ref(), findings)?;
+        database_time = examine_database(config, &data, key.as_ref(), findings)?;
     }
     for (about, address) in [("listen", config.listen), ("operators", config.operator_listen)] {
         examine_address(about, address, is_served, findings);
     }
-    examine_tls(config, findings);
+    examine_tls(config, database_time.unwrap_or_else(|| clock::Clock::System.now()), findings);
     findings.take("way out", run::way_out(config).map(|route| ((), described(&route))));
     let roots = run::callback_roots(config)
         .map(|roots| (roots, format!("{roots} certificate authorities for https callbacks")));
@@ -175,24 +181,25 @@ fn examine_folder(config: &Config, findings: &mut Findings) -> Option<DataDir> {
     }
 }
 
+/// What the database's time is, where it has one.
 fn examine_database(
     config: &Config,
     data: &DataDir,
     key: Option<&Vault>,
     findings: &mut Findings,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<UnixMillis>> {
     match Database::of(config) {
         Ok(Database::Sqlite) => {}
         Ok(Database::Postgres(url)) => return postgres::examine(config, url, data, key, findings),
         Err(error) => {
             findings.note(Verdict::Fail, "database", error.to_string());
-            return Ok(());
+            return Ok(None);
         }
     }
     let path = data.database();
     if let Err(error) = run::demand_database(config, data) {
         findings.note(Verdict::Fail, "database", format!("{error:#}"));
-        return Ok(());
+        return Ok(None);
     }
     let _lock = match data.lock() {
         Ok(lock) => lock,
@@ -202,31 +209,30 @@ fn examine_database(
                 "database",
                 "another process, a server or a command, has this folder, so its database is not looked into",
             );
-            return Ok(());
+            return Ok(None);
         }
         Err(error) => {
             findings.note(Verdict::Fail, "database", format!("{:#}", anyhow::Error::from(error)));
-            return Ok(());
+            return Ok(None);
         }
     };
     let schema = examine_file(config, &path, findings);
     if schema == Schema::Unusable {
-        return Ok(());
+        return Ok(None);
     }
     match run::moved_away(data) {
         Ok(None) => {}
         Ok(Some(why)) => {
             // Opening it would take it back.
             findings.note(if config.serve_moved { Verdict::Warn } else { Verdict::Fail }, "database", why);
-            return Ok(());
+            return Ok(None);
         }
         Err(error) => {
             findings.note(Verdict::Fail, "database", format!("{error:#}"));
-            return Ok(());
+            return Ok(None);
         }
     }
-    super::small_runtime()?.block_on(examine_deployment(schema, config, data, key, findings));
-    Ok(())
+    Ok(super::small_runtime()?.block_on(examine_deployment(schema, config, data, key, findings)))
 }
 
 /// Compares what belongs to the data of a database that opening would change.
@@ -236,8 +242,7 @@ async fn examine_older(config: &Config, data: &DataDir, key: &Vault, findings: &
     findings.take("deployment", compared.map(|()| ((), text.to_owned())));
 }
 
-async fn examine_secrets(key: &Vault, store: &AnyStore, findings: &mut Findings) {
-    let now = clock::Clock::System.now();
+async fn examine_secrets(key: &Vault, store: &AnyStore, now: UnixMillis, findings: &mut Findings) {
     let looked = async {
         let names = master_key::unreadable(key, store, now, FAULTS_NAMED_MAX).await?;
         Ok((names, master_key::missing(key, store).await?))
@@ -257,26 +262,35 @@ async fn examine_secrets(key: &Vault, store: &AnyStore, findings: &mut Findings)
     findings.take("secrets", none);
 }
 
-/// Opens the database and compares what belongs to its data; one whose schema is behind is looked at without opening it.
+/// Opens the database and compares what belongs to its data; one whose schema is behind is looked at without opening it. What its time is, where it
+/// has one: what a server does by it is judged by it here, too.
 async fn examine_deployment(
     schema: Schema,
     config: &Config,
     data: &DataDir,
     key: Option<&Vault>,
     findings: &mut Findings,
-) {
+) -> Option<UnixMillis> {
     if schema != Schema::Unusable
         && let Err(none) = run::demand_deployment(config, data).await
     {
-        return findings.note(Verdict::Fail, "deployment", format!("{none:#}"));
+        return findings.fail("deployment", format!("{none:#}"));
     }
     match (schema, key) {
         (Schema::Current, _) => {}
-        (Schema::Behind, Some(key)) => return examine_older(config, data, key, findings).await,
-        (Schema::Behind, None) | (Schema::Unusable, _) => return,
+        (Schema::Behind, Some(key)) => {
+            examine_older(config, data, key, findings).await;
+            return None;
+        }
+        (Schema::Behind, None) | (Schema::Unusable, _) => return None,
     }
     let opened = run::open_store_unserved(config, data).await.map(|store| (store, "it opens".to_owned()));
-    let Some(store) = findings.take("database", opened) else { return };
+    let store = findings.take("database", opened)?;
+    let told = match store.database_time().await {
+        Ok(told) => told,
+        Err(error) => return findings.fail("database", run::cause(&error)),
+    };
+    let now = told.unwrap_or_else(|| clock::Clock::System.now());
     if let Some(key) = key {
         let compared = run::deployment_settings::compare(config, key, &store).await;
         findings
@@ -286,7 +300,7 @@ async fn examine_deployment(
             let chain = run::chain::examine(data, key, &Settings::Of(&store)).await;
             let said = |key| ((), format!("its chain's key ({key}) is the one that was seen here"));
             findings.take("audit log", chain.map(said));
-            examine_secrets(key, &store, findings).await;
+            examine_secrets(key, &store, now, findings).await;
         }
     }
     match delivery::held_since(&store).await {
@@ -298,16 +312,17 @@ async fn examine_deployment(
         ),
         Err(error) => findings.note(Verdict::Fail, "delivery", error.to_string()),
     }
-    tokens::examine(&store, findings).await;
+    tokens::examine(&store, now, findings).await;
     postgres::examine_nodes(config, &store, findings).await;
     examine_clock(&store, findings).await;
     examine_journal(&store, findings);
-    if let Some(why) = forgotten_nonces::trouble(&store, clock::Clock::System.now(), config.timestamp_tolerance_ms) {
+    if let Some(why) = forgotten_nonces::trouble(&store, now, config.timestamp_tolerance_ms) {
         findings.note(Verdict::Fail, "nonces", why);
     }
     if let Err(error) = run::close_store(&store) {
         findings.note(Verdict::Fail, "database", format!("{error:#}"));
     }
+    told
 }
 
 /// Says which journals of nonces are damaged. They stay so: the start that writes them anew tells of it in the log.
@@ -422,14 +437,14 @@ fn examine_address(about: &'static str, address: SocketAddr, is_served: Option<b
     }
 }
 
-fn examine_tls(config: &Config, findings: &mut Findings) {
+fn examine_tls(config: &Config, now: UnixMillis, findings: &mut Findings) {
     match (config.tls.cert.get(), config.tls.key.get()) {
         (Some(cert), Some(key)) => {
             let fits = listen::tls::Certificate::read(cert, key)
                 .map(|read| (read, "certificate and key fit together".to_owned()));
             // No failure: `serve` starts with it, since clocks may be wrong and a proxy may not ask for dates.
             let dates = findings.take("tls", fits.map_err(Into::into)).map(|read| read.dates());
-            if let Some(concern) = dates.and_then(|dates| dates.concern(clock::Clock::System.now())) {
+            if let Some(concern) = dates.and_then(|dates| dates.concern(now)) {
                 findings.note(Verdict::Warn, "tls", format!("the certificate {concern}"));
             }
             if let Ok(mode) = datadir::mode_of(key)

@@ -1,5 +1,6 @@
 //! One HTTP exchange at a time: all that the command line needs of a client.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,21 @@ pub struct Unreached(String);
 
 fn unanswered(base: &str) -> anyhow::Error {
     anyhow!("{base} did not answer within 30 s")
+}
+
+/// The variable that gives the address of the merchant API.
+pub const URL: &str = "COUNTERSIGN_URL";
+/// The variable that gives the address of the operator API.
+pub const OPERATOR_URL: &str = "COUNTERSIGN_OPERATOR_URL";
+
+/// By what an address was given, so far as can be told: the flag, or the variable that stands in for it.
+pub fn given_by<'a>(
+    flag: &'a str,
+    variable: &'a str,
+    address: &str,
+    environment: &BTreeMap<String, String>,
+) -> &'a str {
+    if environment.get(variable).is_some_and(|value| value == address) { variable } else { flag }
 }
 
 /// What is said where no answer came: of a change that may have been done all the same, that too, and what to do then.

@@ -59,7 +59,7 @@ pub struct ListenArgs {
     #[arg(long, value_name = "URL")]
     forward: String,
     /// Address of the merchant API
-    #[arg(long, value_name = "URL", env = "COUNTERSIGN_URL", default_value = "http://127.0.0.1:8080")]
+    #[arg(long, value_name = "URL", env = http::URL, default_value = "http://127.0.0.1:8080")]
     url: String,
     /// Begin after this `seq`; 0 is the first event [default: what happens from now on]
     #[arg(long, value_name = "SEQ", allow_negative_numbers = true, value_parser = numbers::seq)]
@@ -81,7 +81,8 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
     let secret = sign::secret(environment)?;
     let names = header_names(&args.prefix)?;
     let courier = Courier::new(&args.forward, &names, client_id, secret, args.encoding.into(), DEADLINE)?;
-    http::address(&args.url).map_err(|error| error.context("--url"))?;
+    http::address(&args.url)
+        .map_err(|error| error.context(http::given_by("--url", http::URL, &args.url, environment)))?;
     authorities::demand(&args.url, environment)?;
     let key = Secret::of_any_form(secret)?; // It was judged above, as by the other commands.
     let client = Client::builder(&args.url, client_id, key).header_prefix(&args.prefix).build();

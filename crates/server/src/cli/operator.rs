@@ -33,7 +33,7 @@ pub struct OperatorArgs {
         global = true,
         help_heading = CONNECTION,
         value_name = "URL",
-        env = "COUNTERSIGN_OPERATOR_URL",
+        env = http::OPERATOR_URL,
         default_value = "http://127.0.0.1:8081"
     )]
     pub operator_url: String,
@@ -142,6 +142,11 @@ impl Call {
         if self.writes && answer.leaves_open() { http::unsure(&said, &self.then()) } else { said }
     }
 
+    /// A call that was done, and of which nobody could be shown what came.
+    fn unseen(&self, error: anyhow::Error) -> anyhow::Error {
+        if self.writes { error.context(format!("it was done, and not shown: {}", self.then())) } else { error }
+    }
+
     /// The body's bytes. Numbers stay digit for digit as they were typed.
     pub fn body_bytes(&self) -> Option<Vec<u8>> {
         let members: Vec<String> = self.body.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
@@ -220,7 +225,7 @@ impl<C: Subcommand + IntoCall> Group<C> {
         }
         match self.command.shown_once(body) {
             Some(lost) => super::say_once(&text, || lost)?,
-            None => super::say(&text)?,
+            None => super::say(&text).map_err(|error| call.unseen(error))?,
         }
         if let Some(notice) = self.command.notice(body) {
             let _ = writeln!(std::io::stderr(), "{notice}");
@@ -286,7 +291,9 @@ impl<'a> Direct<'a> {
                 "{TOKEN_VARIABLE} is no operator token: there is a line feed, a space or another character in it that no token has; set it to the token alone"
             );
         }
-        http::address(&operator.operator_url).map_err(|error| error.context("--operator-url"))?;
+        http::address(&operator.operator_url).map_err(|error| {
+            error.context(http::given_by("--operator-url", http::OPERATOR_URL, &operator.operator_url, environment))
+        })?;
         authorities::demand(&operator.operator_url, environment)?;
         Ok(Self { url: &operator.operator_url, token })
     }

@@ -30,7 +30,7 @@ pub struct CallArgs {
     #[arg(long, value_name = "FILE")]
     body: Option<PathBuf>,
     /// Address of the merchant API
-    #[arg(long, value_name = "URL", env = "COUNTERSIGN_URL", default_value = "http://127.0.0.1:8080")]
+    #[arg(long, value_name = "URL", env = http::URL, default_value = "http://127.0.0.1:8080")]
     url: String,
     /// MerchantId header: the institution, for fee rules
     #[arg(long, value_name = "ID")]
@@ -112,7 +112,8 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
         Some((sign::client_id(environment)?, sign::secret(environment)?))
     };
     let names = header_names(&args.prefix)?;
-    http::address(&args.url).map_err(|error| error.context("--url"))?;
+    http::address(&args.url)
+        .map_err(|error| error.context(http::given_by("--url", http::URL, &args.url, environment)))?;
     authorities::demand(&args.url, environment)?;
     ensure!(args.path.starts_with('/'), Usage("the path must begin with a slash".to_owned()));
     let method = match args.method.to_ascii_uppercase().as_str() {
@@ -141,7 +142,11 @@ pub fn call(args: &CallArgs, environment: &BTreeMap<String, String>) -> anyhow::
     let writes = may_change(&ask.method, &args.path);
     let answer = answer.map_err(|error| http::lost(error, writes, "the merchant API did not answer", THEN))?;
     let named = answer.request_id.as_ref().map_or_else(String::new, |id| format!(", request {id}"));
-    super::say(&format!("HTTP {}{named}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall)))?;
+    super::say(&format!("HTTP {}{named}\n{}\n", answer.status, pretty(&answer.body, 0, Layout::Tall))).map_err(
+        |error| {
+            if writes { error.context(format!("the call was made, and its answer not shown: {THEN}")) } else { error }
+        },
+    )?;
     success(&answer, writes)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -95,8 +95,9 @@ impl Layers {
         }
     }
 
-    pub(super) fn into_table(self) -> Table {
-        self.table
+    /// The settings, and by what each was set.
+    pub(super) fn into_parts(self) -> (Table, BTreeMap<String, String>) {
+        (self.table, self.set_by)
     }
 
     /// Every setting, in the order of `defaults.toml`.

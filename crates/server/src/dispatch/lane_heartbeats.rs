@@ -18,7 +18,7 @@ use super::leases::Word;
 use super::unlike::Unlike;
 use crate::app::error::AppError;
 use crate::app::master_key;
-use crate::app::nodes::Office;
+use crate::app::nodes::Tenure;
 
 /// Heartbeats in one lease: some may be lost before it runs out.
 const BEATS_PER_LEASE: u32 = 5;
@@ -102,20 +102,20 @@ impl Dispatcher {
     fn see_replaced(&self, state: &mut HeartbeatState, is_replaced: bool, now: Instant) {
         let since = is_replaced.then(|| state.replaced_since.unwrap_or(now));
         state.replaced_since = since;
-        let office = match since {
-            None => Office::Own,
-            Some(since) if now.duration_since(since) > self.settings.lease => Office::Lost,
-            Some(_) => Office::Replaced,
+        let tenure = match since {
+            None => Tenure::Ours,
+            Some(since) if now.duration_since(since) > self.settings.lease => Tenure::Lost,
+            Some(_) => Tenure::Replaced,
         };
-        match (self.app.node.note_office(office), office) {
-            (Office::Own | Office::Replaced, Office::Lost) => tracing::error!(
+        match (self.app.node.note_tenure(tenure), tenure) {
+            (Tenure::Ours | Tenure::Replaced, Tenure::Lost) => tracing::error!(
                 "Another process has begun under this node's id and is alive: its data folder was copied, or this one was used again. \
                  This node is not ready and delivers no callbacks meanwhile. Stop the one with the copied folder, delete node.id in it, and start it again"
             ),
-            (Office::Lost, Office::Own | Office::Replaced) => {
+            (Tenure::Lost, Tenure::Ours | Tenure::Replaced) => {
                 tracing::info!("No other process runs under this node's id any more");
             }
-            (Office::Lost, Office::Lost) | (Office::Own | Office::Replaced, Office::Own | Office::Replaced) => {}
+            (Tenure::Lost, Tenure::Lost) | (Tenure::Ours | Tenure::Replaced, Tenure::Ours | Tenure::Replaced) => {}
         }
     }
 

@@ -20,7 +20,8 @@ use utoipa::ToSchema;
 use super::Desk;
 use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
-use crate::app::nodes::Office;
+use crate::app::nodes::Tenure;
+use crate::app::trouble::NoChanges;
 use crate::app::{App, forgotten_nonces, master_key, operators};
 
 const SILENT: &str = "the store does not answer";
@@ -87,15 +88,32 @@ async fn why_not_ready(desk: &Arc<Desk>) -> Option<String> {
     if app.leaving.load(Ordering::Relaxed) {
         return Some(LEAVING.to_owned());
     }
-    if app.node.office() == Office::Lost {
+    if app.node.tenure() == Tenure::Lost {
         return Some(REPLACED.to_owned());
     }
-    let trouble = app.clock.trouble().or_else(|| app.trouble.sentence(app.store.is_shared()));
-    if let Some(why) =
-        trouble.or_else(|| forgotten_nonces::trouble(&app.store, app.clock.now(), app.policy.timestamp_tolerance_ms))
+    if let Some(why) = app.clock.trouble() {
+        return Some(why);
+    }
+    let of_changes = app.trouble.sentence(app.store.is_shared());
+    if of_changes.is_none()
+        && let Some(why) = forgotten_nonces::trouble(&app.store, app.clock.now(), app.policy.timestamp_tolerance_ms)
     {
         return Some(why);
     }
+    // Why a shared store refuses changes is for the log alone; where rights or tables are gone, a look at the store can say so.
+    if of_changes.is_some() && !(app.store.is_shared() && app.trouble.why_not_ready() == Some(NoChanges::Refused)) {
+        return of_changes;
+    }
+    let seen = looked(desk).await;
+    match of_changes {
+        Some(of_changes) => Some(seen.filter(|seen| seen != SILENT).unwrap_or(of_changes)),
+        None => seen,
+    }
+}
+
+/// What a look at the store finds, in words; none: nothing is wrong.
+async fn looked(desk: &Arc<Desk>) -> Option<String> {
+    let app = &desk.app;
     let (came, of_look) = (Instant::now(), Arc::clone(desk));
     let look = tokio::spawn(async move { of_look.last_look.or(came, why_not_by_store(&of_look.app)).await });
     // The look that it waits for ends sooner; whoever scrapes is answered in any case.

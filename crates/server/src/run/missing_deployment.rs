@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail, ensure};
 use countersign_store::PostgresStore;
+use countersign_store::postgres::Elsewhere;
 
 use super::backup::restoring_in;
 use super::before_upgrade;
@@ -66,16 +67,24 @@ pub fn no_deployment(config: &Config) -> String {
 pub async fn nothing_there(config: &Config) -> String {
     if let Ok(Database::Postgres(url)) = Database::of(config)
         && let Ok(options) = postgres_options(config, url)
-        && let Ok(Some((there, here))) = PostgresStore::elsewhere(&options).await
+        && let Ok(Some(elsewhere)) = PostgresStore::elsewhere(&options).await
     {
-        return misled(&there, here.as_deref());
+        return misled(&elsewhere);
     }
     no_deployment(config)
 }
 
 /// What is said where the deployment is in another schema than the one that is looked into.
-pub fn misled(there: &str, here: Option<&str>) -> String {
-    let here = here.map_or("no schema that is there".to_owned(), |here| format!("the schema {here}, where none is"));
+pub fn misled(elsewhere: &Elsewhere) -> String {
+    let Elsewhere { schema: there, may_use, role, here } = elsewhere;
+    if !may_use {
+        return format!(
+            "a deployment is in the schema {there}, which the role {role} may not use: whoever owns that schema runs \
+             `GRANT USAGE ON SCHEMA {there} TO {role}`, unless another database or role is meant"
+        );
+    }
+    let here =
+        here.as_ref().map_or("no schema that is there".to_owned(), |here| format!("the schema {here}, where none is"));
     format!(
         "a deployment is in the schema {there}, and the search_path of this role or address leads to {here}: put \
          {there} first in that search_path, unless you mean to make another deployment with `countersign init`"

@@ -13,7 +13,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::app::App;
-use crate::app::nodes::Office;
+use crate::app::nodes::Tenure;
 use crate::clock::{Clock, SharedTime};
 use crate::config::Config;
 
@@ -134,7 +134,7 @@ pub(super) async fn watch_directory(app: Arc<App>, node: NodeId, mut ended: watc
                     app.bell.change(client_id);
                 }
                 last = Some((changes.connection, changes.revision));
-                if changes.is_listed && app.node.office() == Office::Own {
+                if changes.is_listed && app.node.tenure() == Tenure::Ours {
                     app.callers.checked(began);
                 }
             }

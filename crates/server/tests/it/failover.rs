@@ -1,10 +1,12 @@
-//! A server of the database that was left behind in a failover and is there again; and a role that may not do what a node does.
+//! A server of the database that was left behind in a failover and is there again; a role that may not do what a node does; a clock that is another one's.
 
 use std::time::{Duration, Instant};
 
 use countersign_store::testing::{Server, ServerOptions};
+use serde_json::Value;
 
-use super::Place;
+use super::full::readiness;
+use super::{Place, database, on_a_thread};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -90,4 +92,76 @@ fn a_role_that_may_not_write_a_table_that_somebody_else_made_is_told_what_to_run
         server.ask("d", grant);
         place.ends(&doctor, 0);
     }
+}
+
+#[test]
+fn a_role_that_may_not_use_the_schema_is_told_what_to_run_and_not_to_make_another_deployment() {
+    let server = Server::start(ServerOptions::default());
+    server.ask("postgres", "CREATE ROLE \"C-s\" LOGIN");
+    server.ask("postgres", "CREATE DATABASE d");
+    server.ask("d", "GRANT USAGE, CREATE ON SCHEMA public TO \"C-s\"");
+    let url = server.url("d").replace("postgres://postgres@", "postgres://C-s@");
+    let place = Place::fresh();
+    place.ends(&["init", "--data", "data", "--database-url", &url], 0);
+    server.ask("d", "REVOKE ALL ON SCHEMA public FROM PUBLIC, \"C-s\"");
+    let (found, _) = place.ends(&asked("doctor", &url), 1);
+    let line = found.lines().find(|line| line.starts_with("fail  schema")).expect("a line about it");
+    let (_, refused) = place.ends(&asked("serve", &url), 1);
+    for told in [line, &refused] {
+        assert!(told.contains("in the schema public, which the role \"C-s\" may not use: "), "{told}");
+        assert!(!told.contains("countersign init"), "{told}");
+    }
+    server.ask("d", line.split('`').nth(1).expect("a statement"));
+    place.ends(&asked("doctor", &url), 0);
+}
+
+#[test]
+fn a_node_whose_role_has_lost_its_rights_says_so_for_as_long_as_that_is_so() {
+    let server = Server::start(ServerOptions::default());
+    for statement in ["CREATE ROLE cs LOGIN", "CREATE DATABASE d OWNER cs"] {
+        server.ask("postgres", statement);
+    }
+    let url = server.url("d").replace("postgres://postgres@", "postgres://cs@");
+    let (place, began) = (Place::fresh(), Instant::now());
+    place.ends(&["init", "--data", "data", "--database-url", &url], 0);
+    let log = place.path("log");
+    let node = place.serve_logging(&["--database-url", &url], &log);
+    server.ask("d", "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM cs");
+    while !std::fs::read_to_string(&log)
+        .expect("it logs")
+        .contains("The store takes no changes, so this node is not ready")
+    {
+        assert!(began.elapsed() < PATIENCE, "nobody has found that nothing can be changed");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    let (status, said) = readiness(&node);
+    assert!(status == 503 && said.contains("this node may no longer read and write the table "), "{said}");
+}
+
+#[test]
+fn doctor_judges_by_the_time_of_the_database_as_nodes_do() {
+    let database = database();
+    let (place, url) = (Place::fresh(), database.url());
+    let (made, _) = place.ends(&["init", "--json", "--data", "data", "--database-url", &url], 0);
+    let made: Value = serde_json::from_str(&made).expect("JSON");
+    let first = made["operator_token"].as_str().expect("a token").to_owned();
+    let node = place.serve(&["--database-url", &url]);
+    let ask = |token: &str, words: &[&str]| {
+        let address = format!("http://{}", node.operator_listen);
+        let mut command = place.command(words);
+        command.env("COUNTERSIGN_OPERATOR_TOKEN", token).env("COUNTERSIGN_OPERATOR_URL", address);
+        command.output().expect("runs").stdout
+    };
+    let made =
+        ask(&first, &["token", "create", "--name", "back-end", "--role", "operator", "--life-days", "5", "--json"]);
+    let made: Value = serde_json::from_slice(&made).expect("JSON");
+    ask(made["token"].as_str().expect("a token"), &["merchant", "list"]);
+    assert_eq!(node.terminate(), Some(0));
+
+    // Four days on by the database, of which this machine knows nothing.
+    std::thread::scope(|scope| scope.spawn(|| on_a_thread(database.move_clock(96))).join()).expect("it is moved");
+    let (found, _) = place.ends(&asked("doctor", &url), 1);
+    let has = |begin: &str, part: &str| found.lines().any(|line| line.starts_with(begin) && line.contains(part));
+    assert!(has("fail  clock", "behind the database's"), "{found}");
+    assert!(has("warn  tokens", made["token_id"].as_str().expect("an id")), "{found}");
 }

@@ -19,6 +19,7 @@ mod conversion;
 mod convert_texts;
 mod dial;
 mod durability;
+mod elsewhere;
 mod event_list;
 mod event_texts;
 mod fault;
@@ -99,6 +100,7 @@ use writers::{Writers, answered};
 
 pub use dial::why_not_usable;
 pub use durability::{Durability, ServerState, Share};
+pub use elsewhere::Elsewhere;
 pub use incumbent::{NotedOffice, Office};
 pub use options::PostgresOptions;
 

@@ -266,24 +266,6 @@ async fn look(session: &mut Session) -> Result<SchemaState, StoreError> {
     Ok(SchemaState { applied: i32::try_from(done.len()).unwrap_or(i32::MAX), known: known() })
 }
 
-/// Another schema of the database where our tables are, and the one that is looked into, if that is there; none: nowhere else.
-pub(super) async fn elsewhere(dial: &Dial) -> Result<Option<(String, Option<String>)>, StoreError> {
-    let mut session = dial.session().await?;
-    dial.in_time(Box::pin(look_elsewhere(&mut session))).await
-}
-
-async fn look_elsewhere(session: &mut Session) -> Result<Option<(String, Option<String>)>, StoreError> {
-    let transaction = session.transaction().await.map_err(fault)?;
-    // The catalog tells everybody, whoever may read the tables.
-    let select = "SELECT n.nspname::text, current_schema()::text
-                  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-                  WHERE c.relname = 'schema_step' AND c.relkind = 'r' AND n.nspname IS DISTINCT FROM current_schema()
-                    AND EXISTS (SELECT FROM pg_catalog.pg_class o WHERE o.relnamespace = n.oid AND o.relname = 'payment_order')
-                  ORDER BY 1 LIMIT 1";
-    let row = transaction.query_opt(select, &[]).await.map_err(fault)?;
-    Ok(row.map(|row| (row.get(0), row.get(1))))
-}
-
 #[cfg(all(test, feature = "testing"))]
 mod tests {
     use tokio::task::JoinHandle;

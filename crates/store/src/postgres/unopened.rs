@@ -2,6 +2,7 @@
 
 use super::dial::Dial;
 use super::durability::{self, ServerState};
+use super::elsewhere::{self, Elsewhere};
 use super::fault::fault;
 use super::moving::NoMoves;
 use super::{PostgresOptions, PostgresStore, moving, pooled, schema};
@@ -14,9 +15,9 @@ impl PostgresStore {
         schema::state(&Dial::of(options)?).await
     }
 
-    /// For an empty schema: another schema of the database where our tables are, and the schema that is looked into, if it exists.
-    pub async fn elsewhere(options: &PostgresOptions) -> Result<Option<(String, Option<String>)>, StoreError> {
-        schema::elsewhere(&Dial::of(options)?).await
+    /// For an empty schema: another schema of the database where our tables are.
+    pub async fn elsewhere(options: &PostgresOptions) -> Result<Option<Elsewhere>, StoreError> {
+        elsewhere::elsewhere(&Dial::of(options)?).await
     }
 
     /// A look at a database server, which changes nothing. `Unfit` and `Unavailable` as [`PostgresStore::open`].

@@ -1,10 +1,11 @@
 //! What `doctor` says of a database that many nodes share.
 
+use countersign_domain::time::UnixMillis;
 use countersign_store::nodes::NodeRow;
 use countersign_store::postgres::{ServerState, Share};
 use countersign_store::{AnyStore, PostgresStore, Store as _, StoreError};
 
-use super::{Findings, Verdict, examine_deployment, examine_schema};
+use super::{Findings, Schema, Verdict, examine_deployment, examine_schema};
 use crate::app::nodes::NODES_MAX;
 use crate::config::{Config, differing};
 use crate::datadir::DataDir;
@@ -12,52 +13,56 @@ use crate::run;
 use crate::run::durability::{Word, words};
 use crate::vault::Vault;
 
-/// Looks at a shared database without changing it; nodes may be running on it.
+/// Looks at a shared database without changing it; nodes may be running on it. What its time is, if it could be opened.
 pub(super) fn examine(
     config: &Config,
     url: &str,
     data: &DataDir,
     key: Option<&Vault>,
     findings: &mut Findings,
-) -> anyhow::Result<()> {
-    super::super::small_runtime()?.block_on(async {
-        let options = match run::postgres_options(config, url) {
-            Ok(options) => options,
-            Err(error) => return findings.note(Verdict::Fail, "database", format!("{error:#}")),
-        };
-        // First of all: what is asked after that may find anything there.
-        if let Err(shared @ StoreError::Unfit(_)) = PostgresStore::refuse_shared(&options).await {
-            return findings.note(Verdict::Fail, "database", run::cause(&shared));
-        }
-        match PostgresStore::server_state(&options).await {
-            Ok(state) => of_server(&state, options.connections(), findings),
-            Err(error) => return findings.note(Verdict::Fail, "database", run::cause(&error)),
-        }
-        if let Ok(Some(split)) = PostgresStore::split(&options).await {
-            let text = format!("{split}: nodes use the newest timeline; stop or fence the others at once");
-            findings.note(Verdict::Fail, "database", text);
-        }
-        match PostgresStore::lacking(&options).await {
-            Ok(None) => {}
-            Ok(Some(why)) => return findings.note(Verdict::Fail, "rights", why),
-            Err(error) => return findings.note(Verdict::Fail, "rights", run::cause(&error)),
-        }
-        let state = PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from);
-        if matches!(&state, Ok(state) if state.applied == 0)
-            && let Err(cut_off) = run::missing_deployment::refuse_half_restored(data)
-        {
-            return findings.note(Verdict::Fail, "database", cut_off.to_string());
-        }
-        // `init` would make a second deployment beside the one that is meant.
-        if matches!(&state, Ok(state) if state.applied == 0)
-            && let Ok(Some((there, here))) = PostgresStore::elsewhere(&options).await
-        {
-            return findings.note(Verdict::Fail, "schema", run::misled(&there, here.as_deref()));
-        }
-        let schema = examine_schema(config, state, findings);
-        examine_deployment(schema, config, data, key, findings).await;
-    });
-    Ok(())
+) -> anyhow::Result<Option<UnixMillis>> {
+    Ok(super::super::small_runtime()?.block_on(async {
+        let schema = examine_before(config, url, data, findings).await?;
+        examine_deployment(schema, config, data, key, findings).await
+    }))
+}
+
+/// What can be seen before it is opened as a deployment's; none: it is not to be opened.
+async fn examine_before(config: &Config, url: &str, data: &DataDir, findings: &mut Findings) -> Option<Schema> {
+    let options = match run::postgres_options(config, url) {
+        Ok(options) => options,
+        Err(error) => return findings.fail("database", format!("{error:#}")),
+    };
+    // First of all: what is asked after that may find anything there.
+    if let Err(shared @ StoreError::Unfit(_)) = PostgresStore::refuse_shared(&options).await {
+        return findings.fail("database", run::cause(&shared));
+    }
+    match PostgresStore::server_state(&options).await {
+        Ok(state) => of_server(&state, options.connections(), findings),
+        Err(error) => return findings.fail("database", run::cause(&error)),
+    }
+    if let Ok(Some(split)) = PostgresStore::split(&options).await {
+        let text = format!("{split}: nodes use the newest timeline; stop or fence the others at once");
+        findings.note(Verdict::Fail, "database", text);
+    }
+    match PostgresStore::lacking(&options).await {
+        Ok(None) => {}
+        Ok(Some(why)) => return findings.fail("rights", why),
+        Err(error) => return findings.fail("rights", run::cause(&error)),
+    }
+    let state = PostgresStore::schema_state(&options).await.map_err(anyhow::Error::from);
+    if matches!(&state, Ok(state) if state.applied == 0)
+        && let Err(cut_off) = run::missing_deployment::refuse_half_restored(data)
+    {
+        return findings.fail("database", cut_off.to_string());
+    }
+    // `init` would make a second deployment beside the one that is meant.
+    if matches!(&state, Ok(state) if state.applied == 0)
+        && let Ok(Some(elsewhere)) = PostgresStore::elsewhere(&options).await
+    {
+        return findings.fail("schema", run::misled(&elsewhere));
+    }
+    Some(examine_schema(config, state, findings))
 }
 
 /// Names the nodes that run with other settings than `config` where they have to be the same.
