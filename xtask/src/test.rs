@@ -21,7 +21,7 @@ const WHOLE_SERVERS: &[&str] =
 const NOT_AGAIN: [(&str, &str); 16] = [
     ("tidy::", "reads source text, starts nothing"),
     ("egress::", "what goes out is not the store's; its network has no PostgreSQL"),
-    ("histories::", "each of these names its store, and one is PostgreSQL"),
+    ("histories::", "each of these names its store, and some name PostgreSQL"),
     ("the_demo_holds_every_claim", "one for each store"),
     ("fleet::", "always on PostgreSQL"),
     ("remembered_rules::", "always on PostgreSQL"),
