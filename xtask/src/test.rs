@@ -18,7 +18,7 @@ const WHOLE_SERVERS: &[&str] =
     &["--locked", "--package", "countersign", "--package", "countersign-testkit", "--test", "it"];
 
 /// The one list of what the run on PostgreSQL leaves out, by parts of names, and why: nothing else is skipped anywhere.
-const NOT_AGAIN: [(&str, &str); 16] = [
+const NOT_AGAIN: [(&str, &str); 23] = [
     ("tidy::", "reads source text, starts nothing"),
     ("egress::", "what goes out is not the store's; its network has no PostgreSQL"),
     ("histories::", "each of these names its store, and some name PostgreSQL"),
@@ -32,6 +32,13 @@ const NOT_AGAIN: [(&str, &str); 16] = [
     ("shared::", "always on PostgreSQL"),
     ("failover::", "always on PostgreSQL"),
     ("certify::", "a command that sends by itself: no store"),
+    ("node_settings::", "always on PostgreSQL"),
+    ("words::a_database_without_a_deployment_", "always on PostgreSQL"),
+    ("words::a_data_folder_that_is_not_there_", "always on PostgreSQL"),
+    ("words::a_database_with_somebody_elses_tables_", "always on PostgreSQL"),
+    ("words::an_address_that_the_server_refuses_", "always on PostgreSQL"),
+    ("addresses::", "what is refused before anything is sent, or reaches nobody: no store"),
+    ("strangers::", "what commands say of somebody else's answers: no store"),
     ("hostile::slow::", "what a connection may do before its request is read whole: no store"),
     ("hostile::floods::", "the same"),
     ("hostile::smuggling::", "the same"),
@@ -124,7 +131,34 @@ fn tallied(list: &str, separator: char, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    /// A name that nothing has any more would leave nothing out, and nobody would know.
+    #[test]
+    fn what_is_left_out_on_postgresql_is_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+        for (part, _) in NOT_AGAIN {
+            let (modules, name) = part.rsplit_once("::").unwrap_or(("", part));
+            let is_there = |of: &str| {
+                let tests = root.join("crates").join(of).join("tests/it");
+                if modules.is_empty() {
+                    return std::fs::read_dir(&tests)
+                        .expect("tests")
+                        .any(|file| has_test(&file.expect("a file").path(), name));
+                }
+                has_test(&tests.join(modules.replace("::", "/")).with_extension("rs"), name)
+            };
+            assert!(is_there("server") || is_there("testkit"), "{part}");
+        }
+    }
+
+    /// Whether there is such a module, and in it a test whose name begins so.
+    fn has_test(file: &Path, name: &str) -> bool {
+        name.is_empty() && file.exists()
+            || std::fs::read_to_string(file).is_ok_and(|text| text.contains(&format!("fn {name}")))
+    }
 
     #[test]
     fn the_summary_of_nextest_is_counted() {

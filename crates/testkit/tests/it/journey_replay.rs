@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use countersign_protocol::endpoint::Endpoint;
-use countersign_testkit::backing::StoreKind;
 use countersign_testkit::wire::{Connection, Draft, Signer, fresh_nonce};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
@@ -12,11 +11,8 @@ use tokio::task::JoinSet;
 use crate::journey_convert::{carry_out, put_rate};
 use crate::journey_rule_upgrade::{UPGRADE, bank, date};
 
-/// Rounds of 64 equal requests at once; on PostgreSQL each loser may have asked the database, too.
-fn rounds() -> usize {
-    if StoreKind::of_this_run() == StoreKind::Postgres { 200 } else { 1_000 }
-}
-
+/// Rounds of 64 equal requests at once.
+const ROUNDS: usize = 200;
 const AT_ONCE: usize = 64;
 
 /// Sends the same bytes over each of these connections; how many succeeded, how many were replays.
@@ -48,7 +44,7 @@ async fn of_sixty_four_equal_requests_at_once_exactly_one_succeeds() {
     for _ in 0..AT_ONCE {
         connections.push(Connection::open(world.listen()).await.expect("connects"));
     }
-    for round in 0..rounds() {
+    for round in 0..ROUNDS {
         let draft = if round % 2 == 0 {
             let body =
                 json!({"sub_merchant_id": "bank-1", "r_markup": 0.3, "effective_date": date(&world, -10)}).to_string();

@@ -42,13 +42,36 @@ fn is_on_schedule(made: &Made, now: UnixMillis) -> bool {
     }
 }
 
+/// What is kept of a first attempt.
+fn is_bounded_and_told_apart(made: &Made) {
+    let (name, attempt) = (made.behaviour.name, &made.attempts[0]);
+    let deadline = i64::try_from(DEADLINE.as_micros()).expect("short");
+    let total = attempt.phases.total_us.expect("it ended");
+    assert!(attempt.outcome != Outcome::Timeout || total >= deadline, "{name}: {total} us");
+    // What is reset at once may be so before anything is written.
+    let may_be_empty = name == "reset when accepted" && made.bytes.is_none();
+    assert!(
+        may_be_empty || attempt.phases.reused.is_some() == made.bytes.is_some(),
+        "{name}: bytes are of connections"
+    );
+    let Some(bytes) = &made.bytes else { return };
+    assert!(bytes.sent_head.starts_with(b"POST /callbacks HTTP/1.1\r\n"), "{name}");
+    assert!(bytes.answer_head.len() <= 32 * 1024 && bytes.answer_body.len() <= 16 * 1024, "{name}");
+    assert!(attempt.http_status.is_none() || bytes.answer_head.starts_with(b"HTTP/1.1 "), "{name}");
+    assert_eq!(attempt.phases.first_byte_us.is_some(), !bytes.answer_head.is_empty(), "{name}");
+    if made.behaviour.detail.ends_with("larger than 64 KiB") || name.contains("body without end") {
+        assert!(bytes.is_cut && bytes.answer_body.len() == 16 * 1024, "{name}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_behaviour_has_its_outcome_and_its_words_and_the_schedule_goes_on() {
+async fn every_behaviour_has_its_outcome_and_its_words_what_is_kept_is_bounded_and_the_schedule_goes_on() {
     let stage = stage().await;
     assert!(stage.size() >= 40, "{}", stage.size());
     assert_eq!(stage.deliver().await, stage.size());
     let (mut wrong, mut next) = (Vec::new(), BTreeSet::new());
     for made in all_made(&stage).await {
+        is_bounded_and_told_apart(&made);
         let name = made.behaviour.name;
         wrong.extend(behaviours::fault(&made).map(|fault| format!("{name}: {fault}")));
         if !is_on_schedule(&made, stage.now()) {
@@ -69,31 +92,5 @@ async fn every_behaviour_has_its_outcome_and_its_words_and_the_schedule_goes_on(
         let name = made.behaviour.name;
         assert_eq!(behaviours::fault(&made), None, "{name}: the same again");
         assert_eq!(made.attempts.len() >= 2, made.event.state == DeliveryState::Pending, "{name}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_kept_of_every_behaviour_is_bounded_and_told_apart() {
-    let stage = stage().await;
-    assert_eq!(stage.deliver().await, stage.size());
-    for made in all_made(&stage).await {
-        let (name, attempt) = (made.behaviour.name, &made.attempts[0]);
-        let deadline = i64::try_from(DEADLINE.as_micros()).expect("short");
-        let total = attempt.phases.total_us.expect("it ended");
-        assert!(attempt.outcome != Outcome::Timeout || total >= deadline, "{name}: {total} us");
-        // What is reset at once may be so before anything is written.
-        let may_be_empty = name == "reset when accepted" && made.bytes.is_none();
-        assert!(
-            may_be_empty || attempt.phases.reused.is_some() == made.bytes.is_some(),
-            "{name}: bytes are of connections"
-        );
-        let Some(bytes) = &made.bytes else { continue };
-        assert!(bytes.sent_head.starts_with(b"POST /callbacks HTTP/1.1\r\n"), "{name}");
-        assert!(bytes.answer_head.len() <= 32 * 1024 && bytes.answer_body.len() <= 16 * 1024, "{name}");
-        assert!(attempt.http_status.is_none() || bytes.answer_head.starts_with(b"HTTP/1.1 "), "{name}");
-        assert_eq!(attempt.phases.first_byte_us.is_some(), !bytes.answer_head.is_empty(), "{name}");
-        if made.behaviour.detail.ends_with("larger than 64 KiB") || name.contains("body without end") {
-            assert!(bytes.is_cut && bytes.answer_body.len() == 16 * 1024, "{name}");
-        }
     }
 }
