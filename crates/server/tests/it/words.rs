@@ -354,7 +354,9 @@ fn a_previous_master_key_that_is_not_the_deployments_either_is_told_by_its_id() 
         place.init();
     }
     let [new, old] = [&other, &third].map(|place| place.path("data/master.key").display().to_string());
-    let settings = format!("master_key_file = \"{new}\"\nmaster_key_previous_file = \"{old}\"\n");
+    // The addresses are taken before the keys are looked at: those of the default may be another program's.
+    let free = "listen = \"127.0.0.1:0\"\noperator_listen = \"127.0.0.1:0\"\n";
+    let settings = format!("{free}master_key_file = \"{new}\"\nmaster_key_previous_file = \"{old}\"\n");
     std::fs::write(place.path("keys.toml"), settings).expect("is written");
     let said = refused(&place, &["serve", "--data", "data", "--config", "keys.toml"]);
     assert!(said.contains(" of master_key_previous, wanted "), "{said}");
