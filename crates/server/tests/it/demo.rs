@@ -3,10 +3,9 @@
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use super::desk::told;
-use super::{Place, database};
+use super::{PATIENCE, Place, database, within};
 
 #[test]
 fn a_demo_whose_page_cannot_be_written_fails_and_one_whose_reader_went_away_does_not() {
@@ -39,10 +38,7 @@ fn a_demo_whose_database_gives_way_to_another_after_the_walk_ends_as_a_server_do
     let rest = std::thread::spawn(move || page.read_to_string(&mut line));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(one.give_way_to(other));
-    let began = Instant::now();
-    while demo.try_wait().expect("it is ours").is_none() && began.elapsed() < Duration::from_secs(60) {
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
+    within(PATIENCE, || demo.try_wait().expect("it is ours"));
     // It has ended, or never would.
     let _ = demo.kill();
     let (_, stderr, code) = told(&demo.wait_with_output().expect("it ends"));

@@ -1,14 +1,10 @@
 //! A server of the database that was left behind in a failover and is there again; a role that may not do what a node does; a clock that is another one's.
 
-use std::time::{Duration, Instant};
-
 use countersign_store::testing::{Server, ServerOptions};
 use serde_json::Value;
 
 use super::full::readiness;
-use super::{Place, database, on_a_thread};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::{Place, database, on_a_thread, until};
 
 fn asked<'a>(what: &'a str, url: &'a str) -> [&'a str; 9] {
     [what, "--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0", "--database-url", url]
@@ -16,12 +12,9 @@ fn asked<'a>(what: &'a str, url: &'a str) -> [&'a str; 9] {
 
 /// Waits until the node has noted a server on this timeline.
 fn noted(place: &Place, timeline: &str) {
-    let (file, began) = (place.data().join("database.timeline"), Instant::now());
+    let file = place.data().join("database.timeline");
     let is_noted = || std::fs::read_to_string(&file).is_ok_and(|text| text.trim_end().ends_with(timeline));
-    while !is_noted() {
-        assert!(began.elapsed() < PATIENCE, "{timeline} is not noted");
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
+    until(&format!("{timeline} is noted"), is_noted);
 }
 
 #[test]
@@ -122,18 +115,15 @@ fn a_node_whose_role_has_lost_its_rights_says_so_for_as_long_as_that_is_so() {
         server.ask("postgres", statement);
     }
     let url = server.url("d").replace("postgres://postgres@", "postgres://cs@");
-    let (place, began) = (Place::fresh(), Instant::now());
+    let place = Place::fresh();
     place.ends(&["init", "--data", "data", "--database-url", &url], 0);
     let log = place.path("log");
     let node = place.serve_logging(&["--database-url", &url], &log);
     server.ask("d", "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM cs");
-    while !std::fs::read_to_string(&log)
-        .expect("it logs")
-        .contains("The store takes no changes, so this node is not ready")
-    {
-        assert!(began.elapsed() < PATIENCE, "nobody has found that nothing can be changed");
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
+    until("it is found that nothing can be changed", || {
+        let said = std::fs::read_to_string(&log).expect("it logs");
+        said.contains("The store takes no changes, so this node is not ready")
+    });
     let (status, said) = readiness(&node);
     assert!(status == 503 && said.contains("this node may no longer read and write the table "), "{said}");
 }

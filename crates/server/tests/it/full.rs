@@ -3,11 +3,8 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use super::{Place, Serving, mode};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use super::{PATIENCE, Place, Serving, mode, until, within};
 
 /// The status of `GET /readyz` and the whole answer.
 pub fn readiness(serving: &Serving) -> (u16, String) {
@@ -25,15 +22,13 @@ pub fn asked(serving: &Serving, path: &str) -> (u16, String) {
 
 /// Waits until `/readyz` answers with this status; what it says.
 pub fn becomes(serving: &Serving, status: u16) -> String {
-    let began = Instant::now();
-    loop {
-        let (now, answer) = readiness(serving);
-        if now == status {
-            return answer;
-        }
-        assert!(began.elapsed() < PATIENCE, "{answer}");
-        std::thread::park_timeout(Duration::from_millis(100));
-    }
+    let mut said = (0, String::new());
+    let found = within(PATIENCE, || {
+        said = readiness(serving);
+        (said.0 == status).then_some(())
+    });
+    assert!(found.is_some(), "{status} is wanted: {said:?}");
+    said.1
 }
 
 fn limit_files_to(serving: &Serving, size: &str) {
@@ -98,11 +93,7 @@ fn a_node_whose_folder_takes_changes_of_the_database_and_no_new_file_is_not_read
     assert!(answer.contains("the nonce journal cannot be written"), "{answer}");
     let line = "The nonce journal takes no records, so this node is not ready: the store cannot answer: the nonce journal cannot be begun: \
                 data/nonces-000000000001.journal: File exists";
-    let began = Instant::now();
-    while !std::fs::read_to_string(&log).expect("is read").contains(line) {
-        assert!(began.elapsed() < PATIENCE, "the log does not say so");
-        std::thread::park_timeout(Duration::from_millis(100));
-    }
+    until("the log says so", || std::fs::read_to_string(&log).expect("is read").contains(line));
     std::fs::remove_dir(&taken).expect("removed");
     becomes(&serving, 200);
     assert!(taken.is_file());

@@ -40,6 +40,26 @@ use tempfile::TempDir;
 /// The binary that this build has made.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
 
+/// For what must happen: far longer than it takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks again and again until there is an answer, and for no longer than this.
+pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let began = Instant::now();
+    loop {
+        let answer = ask();
+        if answer.is_some() || began.elapsed() >= limit {
+            return answer;
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// The same for what a running program makes true.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    assert!(within(PATIENCE, || is_so().then_some(())).is_some(), "{what}: not within {PATIENCE:?}");
+}
+
 /// A folder of its own for one test and, where the run is about PostgreSQL, a database.
 #[derive(Debug)]
 pub struct Place {
@@ -166,14 +186,8 @@ impl Serving {
 
     /// Waits until it ends by itself, and for no longer than this: the exit code.
     pub fn ends_within(&mut self, limit: Duration) -> Option<i32> {
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it is ours") {
-                return status.code();
-            }
-            assert!(began.elapsed() < limit, "it has not ended after {limit:?}");
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
+        let status = within(limit, || self.child.try_wait().expect("it is ours"));
+        status.unwrap_or_else(|| panic!("it has not ended after {limit:?}")).code()
     }
 
     /// The process's number.

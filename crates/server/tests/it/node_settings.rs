@@ -1,15 +1,14 @@
 //! Who is told that nodes which share a database have other settings.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use countersign::config::Config;
 use countersign_store::testing::{Database, Feigned};
 use serde_json::{Value, json};
 
-use super::{Place, Serving};
+use super::{PATIENCE, Place, Serving, until};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const GAUGE: &str = "countersign_nodes_with_other_settings ";
 
 /// A deployment on a database, and what a node with the settings of its file notes.
@@ -63,14 +62,6 @@ impl Deployment {
         let (stdout, stderr, code) = super::desk::told(&command.output().expect("runs"));
         assert_eq!(code, Some(0), "{stderr}");
         stdout
-    }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what}");
-        std::thread::park_timeout(Duration::from_millis(20));
     }
 }
 

@@ -4,14 +4,11 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
 
 use countersign_store::testing::free_port;
 
 use super::full::becomes;
-use super::{Place, Serving};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use super::{PATIENCE, Place, Serving, until};
 
 #[test]
 fn a_server_whose_first_line_nobody_takes_serves_and_hears_that_it_is_to_stop() {
@@ -27,11 +24,7 @@ fn a_server_whose_first_line_nobody_takes_serves_and_hears_that_it_is_to_stop() 
     let mut command =
         place.command(&["serve", "--data", "data", "--listen", &listen, "--operator-listen", &operator_listen]);
     let child = command.stdout(OwnedFd::from(stdout)).spawn().expect("the binary starts");
-    let began = Instant::now();
-    while TcpStream::connect(&operator_listen).is_err() {
-        assert!(began.elapsed() < PATIENCE, "it does not listen");
-        std::thread::yield_now();
-    }
+    until("it listens", || TcpStream::connect(&operator_listen).is_ok());
     let mut serving = Serving { child, listen, operator_listen };
     becomes(&serving, 200);
     serving.signal("-TERM");

@@ -4,21 +4,11 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use countersign_sdk::Client;
 use rustls::version::{TLS12, TLS13};
 
-use super::Place;
-
-/// Waits until `holds`, which a running server makes true.
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::yield_now();
-    }
-}
+use super::{Place, until};
 
 /// The certificate that the server shows to whoever connects now.
 fn shown(address: &str, roots: &[&str]) -> Option<Vec<u8>> {

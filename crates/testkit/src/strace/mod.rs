@@ -7,9 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
+use crate::patience::until;
 use crate::process::{Deployment, Server};
 use crate::wire::{Connection, Draft, Signer};
 
@@ -85,16 +86,14 @@ async fn exchange(server: &Server, draft: &Draft) -> Result<(u16, Duration)> {
 
 /// The trace, once strace has written that the server ended.
 pub async fn whole(file: &Path, pid: u32) -> Result<String> {
-    let deadline = Instant::now() + LAST_LINE;
-    while Instant::now() < deadline {
+    let ended = |line: &str| line.starts_with(&format!("{pid} ")) && line.contains("+++ exited");
+    let what = format!("strace has written the end of process {pid}");
+    let (text, _) = until(&what, LAST_LINE, async || {
         let text = std::fs::read_to_string(file)?;
-        let ended = |line: &str| line.starts_with(&format!("{pid} ")) && line.contains("+++ exited");
-        if text.lines().any(ended) {
-            return Ok(text);
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    bail!("strace has not written the end of process {pid} within {LAST_LINE:?}")
+        Ok(text.lines().any(ended).then_some(text))
+    })
+    .await?;
+    Ok(text)
 }
 
 fn print(request: &str, what: &str, proofs: &[Proof], exchanges: &[(u16, Duration)]) {

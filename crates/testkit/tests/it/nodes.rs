@@ -21,6 +21,7 @@ use countersign_store::contract::{Asker, AttemptRow, EndpointSettings, EventRow}
 use countersign_store::nodes::{NodeId, Who};
 use countersign_store::testing::Database;
 use countersign_testkit::operator::OperatorAccess;
+use countersign_testkit::patience;
 use countersign_testkit::receiver::{Receiver, Reply};
 use countersign_testkit::wire::{Answer, Draft, Signer, fresh_nonce, once, wall_ms};
 use serde_json::json;
@@ -89,11 +90,7 @@ impl Fleet {
 
 /// Asks again and again until it is so.
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "{what}");
-        tokio::task::yield_now().await;
-    }
+    patience::until(what, SOON, async || Ok(is_so().await.then_some(()))).await.expect("it becomes so");
 }
 
 async fn pull(node: &Running, signer: &Signer, now: i64) -> Answer {
