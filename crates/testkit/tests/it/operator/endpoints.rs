@@ -1,14 +1,8 @@
 //! What an operator sees of an endpoint when its merchant calls, and of what has died.
 
-use countersign_store::contract::Asker;
-use std::sync::Arc;
-
-use countersign::app::events::parse_public_id;
 use countersign_domain::delivery::{DeliveryState, Outcome};
-use countersign_domain::lanes::Fence;
-use countersign_store::attempt_log::Phases;
+use countersign_store::Store as _;
 use countersign_store::contract::AttemptRow;
-use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
 use super::listener::House;
@@ -20,27 +14,11 @@ async fn emit(house: &House, client_id: &str) -> String {
     house.post("/events", what).await.ok().text_of("event_id")
 }
 
-/// An event whose only attempt ended so, as the dispatcher would record it.
+/// An event whose only attempt ended so.
 async fn dies(house: &House, client_id: &str, outcome: Outcome, http_status: Option<u16>) -> String {
     let event_id = emit(house, client_id).await;
-    let id = parse_public_id(&event_id).expect("an event id");
-    let (row, _) = house.app.store.event(Asker::Operator, id).await.expect("a store").expect("the event");
-    let attempt = AttemptRow {
-        event: row.no,
-        attempt: 1,
-        at: house.app.clock.now(),
-        outcome,
-        http_status,
-        duration_ms: 1,
-        address: None,
-        detail: format!("came to {}", outcome.name()),
-        fence: Fence(0),
-        phases: Phases::default(),
-    };
-    let (tenant, application, state) = (row.tenant, row.application, DeliveryState::Dead);
-    let write =
-        Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes: None, state, due_at: None };
-    house.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
+    let detail = format!("came to {}", outcome.name());
+    house.record(&event_id, DeliveryState::Dead, None, |row| AttemptRow { outcome, http_status, detail, ..row }).await;
     event_id
 }
 

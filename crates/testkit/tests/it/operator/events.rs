@@ -1,14 +1,9 @@
 //! Events: written, held, released, listed, sent again.
 
-use countersign_store::contract::Asker;
-use std::sync::Arc;
-
 use countersign::app::events::parse_public_id;
 use countersign::app::pull::pull;
 use countersign_domain::delivery::{DeliveryState, Outcome};
-use countersign_domain::lanes::Fence;
-use countersign_store::attempt_log::Phases;
-use countersign_store::contract::AttemptRow;
+use countersign_store::contract::{Asker, AttemptRow};
 use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
@@ -28,26 +23,16 @@ async fn show(house: &House, event_id: &str) -> Value {
     house.get(&format!("/events/{event_id}")).await.ok().json()
 }
 
-/// As the dispatcher would record it.
 async fn record(house: &House, event_id: &str, outcome: Outcome, state: DeliveryState) {
-    let id = parse_public_id(event_id).expect("an event id");
-    let (row, attempts) = house.app.store.event(Asker::Operator, id).await.expect("a store").expect("the event");
-    let attempt = AttemptRow {
-        event: row.no,
-        attempt: i64::try_from(attempts.len()).expect("few") + 1,
-        at: house.app.clock.now(),
+    let answered = |row| AttemptRow {
         outcome,
         http_status: Some(500),
         duration_ms: 12,
         address: Some("192.0.2.9:443".to_owned()),
         detail: "answered 500".to_owned(),
-        fence: Fence(0),
-        phases: Phases::default(),
+        ..row
     };
-    let due_at = (state == DeliveryState::Pending).then_some(START.plus_ms(5_000));
-    let (tenant, application) = (row.tenant, row.application);
-    let write = Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes: None, state, due_at };
-    house.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
+    house.record(event_id, state, None, answered).await;
 }
 
 /// Lets an event wait for an earlier one of its bizId.

@@ -12,6 +12,7 @@ use countersign::app::audit_chain::Walks;
 use countersign::app::bell::Bell;
 use countersign::app::byte_quotas::ByteQuotas;
 use countersign::app::callers::Callers;
+use countersign::app::events::parse_public_id;
 use countersign::app::evidence;
 use countersign::app::hints::Hints;
 use countersign::app::nodes::ThisNode;
@@ -35,11 +36,13 @@ use countersign::operator::{Gate, OperatorSettings, Peer, router};
 use countersign::run;
 use countersign::run::deployment_settings::MASTER_KEY_ID;
 use countersign::vault::Vault;
+use countersign_domain::delivery::{DeliveryState, Outcome};
 use countersign_domain::fees::MarkupUnit;
-use countersign_domain::lanes::LaneSet;
+use countersign_domain::lanes::{Fence, LaneSet};
 use countersign_domain::time::{RuleZone, UnixMillis};
 use countersign_protocol::headers::Prefixes;
-use countersign_store::contract::Role;
+use countersign_store::attempt_log::{AttemptBytes, Phases};
+use countersign_store::contract::{Asker, AttemptRow, Role};
 use countersign_store::testing::Damage;
 use countersign_store::{AnyStore, Batch, ModelStore, Store as _, Write};
 use countersign_testkit::backing::Backing;
@@ -268,6 +271,35 @@ impl House {
     }
 
     /// The lines of the audit log, newest first.
+    /// Records an attempt at an event as the dispatcher would; `of` says what was special about it. What stays pending is due in 5 s.
+    pub async fn record(
+        &self,
+        event_id: &str,
+        state: DeliveryState,
+        bytes: Option<AttemptBytes>,
+        of: impl FnOnce(AttemptRow) -> AttemptRow,
+    ) {
+        let id = parse_public_id(event_id).expect("an event id");
+        let (row, attempts) = self.app.store.event(Asker::Operator, id).await.expect("a store").expect("the event");
+        let at = self.app.clock.now();
+        let attempt = Arc::new(of(AttemptRow {
+            event: row.no,
+            attempt: i64::try_from(attempts.len()).expect("few") + 1,
+            at,
+            outcome: Outcome::Fail,
+            http_status: Some(200),
+            duration_ms: 1,
+            address: None,
+            detail: String::new(),
+            fence: Fence(0),
+            phases: Phases::default(),
+        }));
+        let due_at = (state == DeliveryState::Pending).then_some(at.plus_ms(5_000));
+        let (tenant, application, bytes) = (row.tenant, row.application, bytes.map(Arc::new));
+        let write = Write::RecordAttempt { tenant, application, attempt, bytes, state, due_at };
+        self.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
+    }
+
     pub async fn audit(&self) -> Vec<Value> {
         let page = self.get("/audit?limit=500").await.ok().json();
         page["items"].as_array().expect("items").clone()

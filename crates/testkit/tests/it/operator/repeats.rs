@@ -3,15 +3,12 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
 use countersign::operator::doors;
-use countersign_domain::delivery::{DeliveryState, Outcome};
-use countersign_domain::lanes::Fence;
-use countersign_store::attempt_log::Phases;
-use countersign_store::contract::{Asker, AttemptRow, Role};
+use countersign_domain::delivery::DeliveryState;
+use countersign_store::contract::Role;
 use countersign_store::{Batch, Lost, Store as _, Write};
 use hyper::body::Frame;
 use serde_json::{Value, json};
@@ -143,29 +140,7 @@ pub async fn running(house: &House) -> String {
 
 /// The event's only attempt failed for good.
 pub async fn make_dead(house: &House, event_id: &str) {
-    let id = countersign::app::events::parse_public_id(event_id).expect("an event's id");
-    let (event, _) = house.app.store.event(Asker::Operator, id).await.expect("reads").expect("is there");
-    let attempt = AttemptRow {
-        event: event.no,
-        attempt: 1,
-        at: house.app.clock.now(),
-        outcome: Outcome::Fail,
-        http_status: Some(200),
-        duration_ms: 1,
-        address: None,
-        detail: String::new(),
-        fence: Fence(0),
-        phases: Phases::default(),
-    };
-    let dead = Write::RecordAttempt {
-        tenant: event.tenant,
-        application: event.application,
-        attempt: Arc::new(attempt),
-        bytes: None,
-        state: DeliveryState::Dead,
-        due_at: None,
-    };
-    house.app.store.commit(Batch(vec![dead])).await.expect("is recorded");
+    house.record(event_id, DeliveryState::Dead, None, |row| row).await;
 }
 
 async fn keyed(house: &House, case: &Case, body: &Value) -> Answer {

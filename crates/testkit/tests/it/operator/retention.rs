@@ -1,18 +1,12 @@
 //! What an attempt left behind on the wire, shown to operators; and what age frees.
 
-use countersign_store::contract::Asker;
-use std::sync::Arc;
-
 use countersign::app::error::AppError;
-use countersign::app::events::parse_public_id;
 use countersign::app::pull::pull;
 use countersign::app::retention::{self, Freed};
 use countersign_domain::delivery::{DeliveryState, Outcome};
-use countersign_domain::lanes::Fence;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::contract::AttemptRow;
 use countersign_store::testing::Damage;
-use countersign_store::{Batch, Store as _, Write};
 use serde_json::{Value, json};
 
 use super::listener::{DAY_MS, House};
@@ -24,26 +18,10 @@ async fn emit(house: &House, client_id: &str) -> String {
     house.post("/events", what).await.ok().text_of("event_id")
 }
 
-/// As the dispatcher would record it.
 async fn record(house: &House, event_id: &str, bytes: Option<AttemptBytes>, state: DeliveryState) {
-    let id = parse_public_id(event_id).expect("an event id");
-    let (row, attempts) = house.app.store.event(Asker::Operator, id).await.expect("a store").expect("the event");
-    let attempt = AttemptRow {
-        event: row.no,
-        attempt: i64::try_from(attempts.len()).expect("few") + 1,
-        at: house.app.clock.now(),
-        outcome: Outcome::HttpStatus,
-        http_status: Some(502),
-        duration_ms: 1,
-        address: None,
-        detail: String::new(),
-        fence: Fence(0),
-        phases: Phases { dns_us: Some(7), total_us: Some(1_234), reused: Some(false), ..Phases::default() },
-    };
-    let due_at = (state == DeliveryState::Pending).then(|| house.app.clock.now());
-    let (tenant, application, bytes) = (row.tenant, row.application, bytes.map(Arc::new));
-    let write = Write::RecordAttempt { tenant, application, attempt: Arc::new(attempt), bytes, state, due_at };
-    house.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
+    let phases = Phases { dns_us: Some(7), total_us: Some(1_234), reused: Some(false), ..Phases::default() };
+    let answered = |row| AttemptRow { outcome: Outcome::HttpStatus, http_status: Some(502), phases, ..row };
+    house.record(event_id, state, bytes, answered).await;
 }
 
 fn wire(answer_head: &[u8], answer_body: &[u8], is_cut: bool) -> AttemptBytes {
