@@ -44,9 +44,24 @@ pub fn provide() -> anyhow::Result<()> {
     provide_all(NEEDED.iter())
 }
 
-/// The same, and one program more.
-pub fn provide_also(one: &Needed) -> anyhow::Result<()> {
-    provide_all(NEEDED.iter().chain([one]))
+/// What a command needs on the machine beside what builds it.
+pub enum Needs {
+    Nothing,
+    /// What the tests start.
+    Tests,
+    /// The same, and one program more.
+    TestsAnd(&'static Needed),
+}
+
+impl Needs {
+    /// Sees to it, as [`provide`] does.
+    pub fn provide(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Nothing => Ok(()),
+            Self::Tests => provide(),
+            Self::TestsAnd(one) => provide_all(NEEDED.iter().chain([*one])),
+        }
+    }
 }
 
 fn provide_all<'a>(all: impl Iterator<Item = &'a Needed>) -> anyhow::Result<()> {

@@ -10,8 +10,12 @@ const BUILD: &[&str] =
     &["build", "--release", "--locked", "--package", "countersign", "--package", "countersign-testkit", "--bins"];
 const RUN: &[&str] = &["run", "--release", "--locked", "--quiet", "--package", "countersign-testkit", "--bin"];
 
+/// The word for one of a run's stores.
+const STORE: &str = "STORE";
 /// The stores that most runs can be told to use.
 pub const LASTING: [&str; 2] = ["sqlite", "postgres"];
+/// The same, and the model of one in memory.
+pub const EVERY: [&str; 3] = ["model", "sqlite", "postgres"];
 
 /// Builds everything for release and runs one program of the testkit. Its failure is ours.
 pub fn run(program: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
@@ -26,32 +30,25 @@ pub fn run(program: &str, arguments: &[&str]) -> anyhow::Result<ExitCode> {
 pub struct Numbered {
     /// The program.
     pub program: &'static str,
-    /// How many numbers it takes at most.
-    pub most: usize,
-    /// The first one where none is given.
+    /// The first number where none is given.
     pub default: &'static str,
-    /// The names of stores of which one may come last.
+    /// The names of stores of which one may come last; which are meant where none does is the program's.
     pub stores: &'static [&'static str],
-    /// What comes after `cargo xtask`.
-    pub usage: &'static str,
 }
 
 impl Numbered {
-    /// Runs it with what a person gave, in the order that the program wants: numbers, then the store.
-    pub fn run(&self, arguments: &[String]) -> anyhow::Result<ExitCode> {
-        let given: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        run(self.program, &self.in_order(&given)?)
-    }
-
-    fn in_order<'a>(&self, given: &[&'a str]) -> anyhow::Result<Vec<&'a str>> {
-        let Self { most, usage, .. } = self;
+    /// What a person gave after the command's name, in the order that the program wants: as many numbers as the words of the usage name,
+    /// then the store.
+    pub fn in_order<'a>(&self, name: &str, words: &str, given: &[&'a str]) -> anyhow::Result<Vec<&'a str>> {
+        let usage = format!("usage: cargo xtask {name} {}", words.replace(STORE, &self.stores.join("|")));
+        let most = words.split(' ').filter(|word| !word.contains(STORE)).count();
         let (numbers, store) = match given.split_last() {
             Some((last, numbers)) if self.stores.contains(last) => (numbers, Some(*last)),
             _ => (given, None),
         };
-        ensure!(numbers.len() <= *most, "usage: cargo xtask {usage}");
+        ensure!(numbers.len() <= most, "{usage}");
         for number in numbers {
-            number.parse::<u64>().with_context(|| format!("{number} is no number; usage: cargo xtask {usage}"))?;
+            number.parse::<u64>().with_context(|| format!("{number} is no number; {usage}"))?;
         }
         let first = if numbers.is_empty() { vec![self.default] } else { numbers.to_vec() };
         Ok(first.into_iter().chain(store).collect())
@@ -62,8 +59,11 @@ impl Numbered {
 mod tests {
     use super::*;
 
-    const RUN: Numbered =
-        Numbered { program: "kill", most: 2, default: "200", stores: &LASTING, usage: "kill [ROUNDS] [SEED] [STORE]" };
+    const RUN: Numbered = Numbered { program: "kill", default: "200", stores: &LASTING };
+
+    fn in_order<'a>(run: Numbered, given: &[&'a str]) -> anyhow::Result<Vec<&'a str>> {
+        run.in_order("kill", "[ROUNDS] [SEED] [STORE]", given)
+    }
 
     #[test]
     fn numbers_come_first_and_the_first_has_a_default() {
@@ -74,7 +74,7 @@ mod tests {
             (&["postgres"], &["200", "postgres"]),
             (&["7", "sqlite"], &["7", "sqlite"]),
         ] {
-            assert_eq!(RUN.in_order(given).expect("this is how it is called"), wanted);
+            assert_eq!(in_order(RUN, given).expect("this is how it is called"), wanted);
         }
     }
 
@@ -84,7 +84,7 @@ mod tests {
         for (run, given) in
             [(RUN, &["mysql"][..]), (RUN, &["1", "2", "3"]), (RUN, &["postgres", "7"]), (silent, &["postgres"])]
         {
-            let refused = run.in_order(given).expect_err("refused").to_string();
+            let refused = in_order(run, given).expect_err("refused").to_string();
             assert!(refused.contains("usage: cargo xtask kill"), "{refused}");
         }
     }
