@@ -457,18 +457,6 @@ mod tests {
     }
 
     fn secret_of_nobody() -> crate::contract::SecretRow {
-        crate::contract::SecretRow {
-            secret_id: "sec".to_owned(),
-            application: ApplicationNo(404),
-            key_id: String::new(),
-            sealed: Vec::new(),
-            fingerprint: String::new(),
-            last4: String::new(),
-            signs_callbacks: false,
-            created_at: UnixMillis(1),
-            not_after: None,
-            revoked_at: None,
-            last_used_at: None,
-        }
+        crate::testing::rows::secret("sec", ApplicationNo(404))
     }
 }

@@ -13,6 +13,7 @@ mod pgbench;
 mod pooler;
 mod port;
 mod programs;
+pub mod rows;
 mod server;
 mod tampering;
 

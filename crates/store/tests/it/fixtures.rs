@@ -15,8 +15,8 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::batch::{Batch, Committed, Conflict, Write};
 use countersign_store::contract::{
-    ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EndpointSettings, EventRow, IdempotencyRow,
-    MerchantKind, MerchantRow, NewAnswer, Role, SecretRow, SignatureEncoding, StoreError, TokenRow, Vocabulary,
+    ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EventRow, IdempotencyRow, MerchantKind,
+    MerchantRow, NewAnswer, Role, SecretRow, StoreError, TokenRow,
 };
 use countersign_store::conversion::{ConvertWrite, RateRow};
 use countersign_store::nodes::NodeId;
@@ -26,7 +26,7 @@ use countersign_store::{AnyStore, ModelStore, PostgresOptions, PostgresStore, Sq
 use rust_decimal::Decimal;
 use tempfile::TempDir;
 
-use countersign_store::testing::Database;
+use countersign_store::testing::{Database, rows};
 
 /// A store that was just made, and the folder or database it may live in.
 pub struct Fresh {
@@ -112,17 +112,12 @@ pub const OTHER_APP: ApplicationNo = ApplicationNo(200);
 
 pub fn merchant(no: MerchantNo, id: &str, tenant: TenantNo, kind: MerchantKind) -> MerchantRow {
     MerchantRow {
-        no,
-        merchant_id: id.to_owned(),
-        tenant,
-        kind,
         name: format!("name of {id}"),
         base_r: Decimal::new(5, 1),
         base_f: Amount::from_micros(100_000),
         user_id: 42,
-        enabled: true,
-        revision: 1,
         created_at: at(0),
+        ..rows::merchant(no, id, tenant, kind)
     }
 }
 
@@ -132,41 +127,16 @@ pub fn sub(no: i64, id: &str) -> MerchantRow {
 
 pub fn application(no: ApplicationNo, client_id: &str, merchant: MerchantNo, tenant: TenantNo) -> ApplicationRow {
     ApplicationRow {
-        no,
-        client_id: client_id.to_owned(),
-        tenant,
-        merchant,
         name: "an application".to_owned(),
-        enabled: true,
         callback_url: Some("https://example.com/callback".to_owned()),
-        callback_enabled: true,
-        callback_gone_at: None,
-        callback_encoding: SignatureEncoding::Hex,
-        callback_vocabulary: Vocabulary::Standard,
-        timestamp_tolerance_ms: None,
-        tolerance_before_ms: None,
-        tolerance_raised_at: None,
         rate_limit_per_s: Some(50),
-        endpoint: EndpointSettings::default(),
-        revision: 1,
         created_at: at(0),
+        ..rows::application(no, client_id, merchant, tenant)
     }
 }
 
 pub fn secret(id: &str, application: ApplicationNo, created_ms: i64) -> SecretRow {
-    SecretRow {
-        secret_id: id.to_owned(),
-        application,
-        key_id: "k1".to_owned(),
-        sealed: vec![1, 2, 3],
-        fingerprint: "0123456789abcdef".to_owned(),
-        last4: "abcd".to_owned(),
-        signs_callbacks: true,
-        created_at: at(created_ms),
-        not_after: None,
-        revoked_at: None,
-        last_used_at: None,
-    }
+    SecretRow { signs_callbacks: true, created_at: at(created_ms), ..rows::secret(id, application) }
 }
 
 pub fn token(id: &str, digest: u8) -> TokenRow {

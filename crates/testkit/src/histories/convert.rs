@@ -19,6 +19,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{ClaimKey, Claimed, MerchantKind, MerchantRow};
+use countersign_store::testing::rows;
 use rust_decimal::Decimal;
 use tokio::task::JoinSet;
 
@@ -363,19 +364,8 @@ async fn put_rate(app: &App, dice: &mut Dice) -> Result<i64> {
 async fn provision(app: &Arc<App>, merchants: usize, dice: &mut Dice) -> Result<Vec<History>> {
     let mut histories = Vec::new();
     for no in 2..2 + i64::try_from(merchants)? {
-        let owner = MerchantRow {
-            no: MerchantNo(no),
-            merchant_id: format!("shop-{no}"),
-            tenant: TenantNo(no),
-            kind: MerchantKind::Merchant,
-            name: "a shop".to_owned(),
-            base_r: Decimal::ZERO,
-            base_f: Amount::ZERO,
-            user_id: no,
-            enabled: true,
-            revision: 1,
-            created_at: UnixMillis(BEGIN),
-        };
+        let owner = rows::merchant(MerchantNo(no), &format!("shop-{no}"), TenantNo(no), MerchantKind::Merchant);
+        let owner = MerchantRow { created_at: UnixMillis(BEGIN), ..owner };
         app.store.commit(Batch(vec![Write::InsertMerchant(Box::new(owner.clone()))])).await?;
         let counts = Counts { histories: 1, ..Counts::default() };
         let (quotes, orders, story, claims) = (Vec::new(), Vec::new(), String::new(), 0);

@@ -6,12 +6,11 @@ use anyhow::{Context, Result, ensure};
 use countersign::app::App;
 use countersign::app::rules::page;
 use countersign_domain::ids::{MerchantNo, TenantNo};
-use countersign_domain::money::Amount;
 use countersign_domain::time::UnixMillis;
 use countersign_store::Store;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{MerchantKind, MerchantRow, RuleFilter, RuleRecord, RuleStanding};
-use rust_decimal::Decimal;
+use countersign_store::testing::rows;
 use tokio::task::JoinSet;
 
 use super::Counts;
@@ -80,12 +79,12 @@ async fn provision(app: &Arc<App>, institutions: usize, dice: &mut Dice) -> Resu
     let mut stranger = "nobody".to_owned();
     for _ in 0..institutions {
         let tenant = next_no();
-        let institution = merchant(tenant, tenant, MerchantKind::Institution, format!("bank-{tenant}"));
+        let institution = merchant(tenant, tenant, MerchantKind::Institution, &format!("bank-{tenant}"));
         app.store.commit(Batch(vec![Write::InsertMerchant(Box::new(institution.clone()))])).await?;
         let mut writes = Vec::new();
         for _ in 0..SUB_ACCOUNTS {
             let no = next_no();
-            let sub = merchant(no, tenant, MerchantKind::SubAccount, format!("{:x}-{no}", dice.bits()));
+            let sub = merchant(no, tenant, MerchantKind::SubAccount, &format!("{:x}-{no}", dice.bits()));
             writes.push(Write::InsertMerchant(Box::new(sub.clone())));
             // One of another institution, or the institution itself.
             let unknown = if dice.once_in(3) { institution.merchant_id.clone() } else { stranger.clone() };
@@ -97,20 +96,9 @@ async fn provision(app: &Arc<App>, institutions: usize, dice: &mut Dice) -> Resu
     Ok(histories)
 }
 
-fn merchant(no: i64, tenant: i64, kind: MerchantKind, merchant_id: String) -> MerchantRow {
-    MerchantRow {
-        no: MerchantNo(no),
-        name: merchant_id.clone(),
-        merchant_id,
-        tenant: TenantNo(tenant),
-        kind,
-        base_r: Decimal::ZERO,
-        base_f: Amount::ZERO,
-        user_id: no,
-        enabled: true,
-        revision: 1,
-        created_at: UnixMillis(BEGIN),
-    }
+fn merchant(no: i64, tenant: i64, kind: MerchantKind, merchant_id: &str) -> MerchantRow {
+    let row = rows::merchant(MerchantNo(no), merchant_id, TenantNo(tenant), kind);
+    MerchantRow { created_at: UnixMillis(BEGIN), ..row }
 }
 
 /// All that was asked of some sub-accounts.

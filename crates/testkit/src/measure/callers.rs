@@ -8,11 +8,10 @@ use anyhow::{Context, Result};
 use countersign::app::rules::{Making, RuleChange, change};
 use countersign::app::{Actor, App};
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
-use countersign_domain::money::Amount;
 use countersign_domain::rules::{Markup, RuleAsk};
-use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{ClaimKey, Claimed, MerchantKind, MerchantRow, Store};
+use countersign_store::testing::rows::merchant;
 use rust_decimal::Decimal;
 use tokio::task::JoinSet;
 
@@ -48,7 +47,7 @@ impl Loaded {
             let mut writes = vec![Write::InsertMerchant(Box::new(institution.clone()))];
             for n in 0..subs {
                 let no = institution.no.0 + 1 + i64::try_from(n)?;
-                let row = merchant(no, &sub_id(at, n), MerchantKind::SubAccount, institution.tenant);
+                let row = merchant(MerchantNo(no), &sub_id(at, n), institution.tenant, MerchantKind::SubAccount);
                 writes.push(Write::InsertMerchant(Box::new(row)));
             }
             loaded.app.store.commit(Batch(writes)).await?;
@@ -60,7 +59,7 @@ impl Loaded {
     pub fn over(app: Arc<App>, institutions: usize, subs: usize) -> Result<Self> {
         let row = |at: usize| {
             let no = 1 + i64::try_from(at * (subs + 1))?;
-            Ok(merchant(no, &format!("bank-{at}"), MerchantKind::Institution, TenantNo(no)))
+            Ok(merchant(MerchantNo(no), &format!("bank-{at}"), TenantNo(no), MerchantKind::Institution))
         };
         let institutions = (0..institutions).map(row).collect::<Result<Vec<_>>>()?;
         Ok(Self { app, institutions: Arc::new(institutions), subs, share: ALL })
@@ -132,20 +131,4 @@ impl Loaded {
 
 fn sub_id(institution: usize, n: usize) -> String {
     format!("bank-{institution}-{n}")
-}
-
-fn merchant(no: i64, id: &str, kind: MerchantKind, tenant: TenantNo) -> MerchantRow {
-    MerchantRow {
-        no: MerchantNo(no),
-        merchant_id: id.to_owned(),
-        tenant,
-        kind,
-        name: id.to_owned(),
-        base_r: Decimal::ZERO,
-        base_f: Amount::ZERO,
-        user_id: no,
-        enabled: true,
-        revision: 1,
-        created_at: UnixMillis(0),
-    }
 }

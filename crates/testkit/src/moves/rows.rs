@@ -15,10 +15,11 @@ use countersign_domain::time::UnixMillis;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, EndpointSettings, EventRow, IdempotencyRow, MerchantKind, MerchantRow,
-    NewAnswer, SecretRow, SecretUses, SignatureEncoding, Uses, Vocabulary,
+    NewAnswer, SecretRow, SecretUses, Uses,
 };
 use countersign_store::conversion::{ConvertWrite, RateRow};
 use countersign_store::redelivery::{DiedOf, RedeliveryRow, RedeliveryState, RedeliveryWrite, Sought};
+use countersign_store::testing::rows;
 use countersign_store::{Batch, SqliteOptions, SqliteStore, Store as _, Write};
 use rust_decimal::Decimal;
 
@@ -72,60 +73,39 @@ fn tenant_no(of: i64) -> TenantNo {
 fn people(of: i64, key: &str, writes: &mut Vec<Write>) -> Result<()> {
     let tenant = tenant_no(of);
     for n in 0..=SUBS {
+        let kind = if n == 0 { MerchantKind::Institution } else { MerchantKind::SubAccount };
         writes.push(Write::InsertMerchant(Box::new(MerchantRow {
-            no: MerchantNo(tenant.0 + n),
-            merchant_id: format!("bank-{of}-{n}"),
-            tenant,
-            kind: if n == 0 { MerchantKind::Institution } else { MerchantKind::SubAccount },
             name: format!("N\u{ba} {n} of {of}"),
             base_r: Decimal::new(5, 1),
             base_f: Amount::from_micros(100_000),
             user_id: n,
-            enabled: true,
-            revision: 1,
             created_at: at(of),
+            ..rows::merchant(MerchantNo(tenant.0 + n), &format!("bank-{of}-{n}"), tenant, kind)
         })));
     }
     let application = ApplicationNo(tenant.0);
     writes.push(Write::InsertApplication(Box::new(ApplicationRow {
-        no: application,
-        client_id: format!("app_{of}"),
-        tenant,
-        merchant: MerchantNo(tenant.0),
         name: "generated".to_owned(),
         enabled: of % 3 != 0,
         callback_url: (of % 2 == 0).then(|| "https://shop.example/callbacks".to_owned()),
-        callback_enabled: true,
         callback_gone_at: (of % 4 == 0).then_some(at(of)),
-        callback_encoding: SignatureEncoding::Hex,
-        callback_vocabulary: Vocabulary::Standard,
-        timestamp_tolerance_ms: None,
-        tolerance_before_ms: None,
-        tolerance_raised_at: None,
-        rate_limit_per_s: None,
         endpoint: EndpointSettings {
             rate_per_s: (of % 2 == 0).then_some(9),
             concurrency: (of % 3 == 0).then_some(4),
             schedule: (of % 5 == 0).then(Schedule::default),
         },
-        revision: 1,
         created_at: at(of),
+        ..rows::application(application, &format!("app_{of}"), MerchantNo(tenant.0), tenant)
     })));
     writes.push(Write::Turn { tenant, application, due_at: at(of) });
     writes.push(Write::Redelivery(Box::new(RedeliveryWrite::Start(redelivery(of)))));
     writes.push(Write::Convert(Box::new(ConvertWrite::PutRate(rate(of)?))));
     writes.push(Write::InsertSecret(Box::new(SecretRow {
-        secret_id: format!("sec_{of}"),
-        application,
         key_id: key.to_owned(),
         sealed: vec![u8::try_from(of % 256)?; 60],
-        fingerprint: "0123456789abcdef".to_owned(),
-        last4: "abcd".to_owned(),
         signs_callbacks: true,
         created_at: at(of),
-        not_after: None,
-        revoked_at: None,
-        last_used_at: None,
+        ..rows::secret(&format!("sec_{of}"), application)
     })));
     let secrets = (0..60).map(|minute| SecretUses {
         secret_id: format!("sec_{of}"),

@@ -7,12 +7,11 @@ use countersign::clock::Clock;
 use countersign::config::{Config, Optional};
 use countersign::run;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
-use countersign_domain::money::Amount;
 use countersign_domain::rules::{Markup, RuleAsk, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{ClaimKey, MerchantKind, MerchantRow, Store};
-use countersign_store::testing::Database;
+use countersign_store::testing::{Database, rows};
 use rust_decimal::Decimal;
 
 const NOW: UnixMillis = UnixMillis(1_800_000_000_000);
@@ -27,19 +26,7 @@ struct Nodes {
 }
 
 fn merchant(no: i64, id: &str, kind: MerchantKind) -> MerchantRow {
-    MerchantRow {
-        no: MerchantNo(no),
-        merchant_id: id.to_owned(),
-        tenant: TenantNo(1),
-        kind,
-        name: id.to_owned(),
-        base_r: Decimal::ZERO,
-        base_f: Amount::ZERO,
-        user_id: no,
-        enabled: true,
-        revision: 1,
-        created_at: NOW,
-    }
+    MerchantRow { created_at: NOW, ..rows::merchant(MerchantNo(no), id, TenantNo(1), kind) }
 }
 
 impl Nodes {

@@ -4,10 +4,8 @@ use std::future::Future as _;
 use std::task::Poll;
 
 use countersign_domain::ids::ApplicationNo;
-use countersign_domain::money::Amount;
-use countersign_store::contract::{
-    ApplicationRow, EndpointSettings, MerchantKind, MerchantRow, SignatureEncoding, Vocabulary,
-};
+use countersign_store::contract::{ApplicationRow, MerchantKind};
+use countersign_store::testing::rows;
 
 use super::*;
 use crate::app::fixtures::{Deployment, application};
@@ -17,40 +15,9 @@ fn callers(is_shared: bool) -> Callers {
 }
 
 fn known(revision: i64) -> Arc<KnownApplication> {
-    let (tenant, merchant, at) = (TenantNo(1), MerchantNo(1), UnixMillis(1));
-    let application = ApplicationRow {
-        no: ApplicationNo(1),
-        client_id: "app_1".to_owned(),
-        tenant,
-        merchant,
-        name: "n".to_owned(),
-        enabled: true,
-        callback_url: None,
-        callback_enabled: true,
-        callback_gone_at: None,
-        callback_encoding: SignatureEncoding::Hex,
-        callback_vocabulary: Vocabulary::Standard,
-        timestamp_tolerance_ms: None,
-        tolerance_before_ms: None,
-        tolerance_raised_at: None,
-        rate_limit_per_s: None,
-        endpoint: EndpointSettings::default(),
-        revision,
-        created_at: at,
-    };
-    let merchant = MerchantRow {
-        no: merchant,
-        merchant_id: "m".to_owned(),
-        tenant,
-        kind: MerchantKind::Merchant,
-        name: "n".to_owned(),
-        base_r: rust_decimal::Decimal::ZERO,
-        base_f: Amount::ZERO,
-        user_id: 1,
-        enabled: true,
-        revision: 1,
-        created_at: at,
-    };
+    let (tenant, no) = (TenantNo(1), MerchantNo(1));
+    let application = ApplicationRow { revision, ..rows::application(ApplicationNo(1), "app_1", no, tenant) };
+    let merchant = rows::merchant(no, "m", tenant, MerchantKind::Merchant);
     let tenant_id = "m".to_owned();
     let (is_enabled, goes_out) = (true, false);
     Arc::new(KnownApplication {

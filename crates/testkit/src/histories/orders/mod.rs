@@ -9,13 +9,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use countersign::app::App;
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
-use countersign_domain::money::Amount;
 use countersign_domain::time::UnixMillis;
-use countersign_store::contract::{
-    ApplicationRow, EndpointSettings, MerchantKind, MerchantRow, SignatureEncoding, Vocabulary,
-};
+use countersign_store::contract::{ApplicationRow, MerchantKind, MerchantRow};
+use countersign_store::testing::rows;
 use countersign_store::{Batch, Store as _, Write};
-use rust_decimal::Decimal;
 use tokio::task::JoinSet;
 
 use crate::backing::StoreKind;
@@ -162,40 +159,10 @@ fn ahead(dice: &mut Dice, histories: &[History], clock: i64) -> i64 {
 
 /// A plain merchant and its application, whose callbacks are held.
 fn people() -> (MerchantRow, ApplicationRow) {
-    let owner = MerchantRow {
-        no: MerchantNo(1),
-        merchant_id: "shop".to_owned(),
-        tenant: TenantNo(1),
-        kind: MerchantKind::Merchant,
-        name: "shop".to_owned(),
-        base_r: Decimal::ZERO,
-        base_f: Amount::ZERO,
-        user_id: 1,
-        enabled: true,
-        revision: 1,
-        created_at: UnixMillis(BEGIN),
-    };
-    let by = ApplicationRow {
-        no: ApplicationNo(1),
-        client_id: "app_1".to_owned(),
-        tenant: owner.tenant,
-        merchant: owner.no,
-        name: "till".to_owned(),
-        enabled: true,
-        callback_url: None,
-        callback_enabled: true,
-        callback_gone_at: None,
-        callback_encoding: SignatureEncoding::Hex,
-        callback_vocabulary: Vocabulary::Standard,
-        timestamp_tolerance_ms: None,
-        tolerance_before_ms: None,
-        tolerance_raised_at: None,
-        rate_limit_per_s: None,
-        endpoint: EndpointSettings::default(),
-        revision: 1,
-        created_at: UnixMillis(BEGIN),
-    };
-    (owner, by)
+    let owner = rows::merchant(MerchantNo(1), "shop", TenantNo(1), MerchantKind::Merchant);
+    let by = rows::application(ApplicationNo(1), "app_1", owner.no, owner.tenant);
+    let created_at = UnixMillis(BEGIN);
+    (MerchantRow { created_at, ..owner }, ApplicationRow { created_at, ..by })
 }
 
 /// Every trade number is asked something at the same instant.

@@ -1,48 +1,17 @@
 //! In which order secrets are written, and how long an application has one.
 
 use countersign_domain::ids::{ApplicationNo, MerchantNo, TenantNo};
-use countersign_store::contract::{EndpointSettings, SignatureEncoding, Vocabulary};
+use countersign_store::testing::rows;
 
 use super::*;
 
 fn secret(secret_id: &str) -> SecretRow {
-    SecretRow {
-        secret_id: secret_id.to_owned(),
-        application: ApplicationNo(1),
-        sealed: Vec::new(),
-        key_id: "k".to_owned(),
-        fingerprint: "f".to_owned(),
-        last4: "last".to_owned(),
-        signs_callbacks: false,
-        created_at: UnixMillis(1),
-        not_after: None,
-        revoked_at: None,
-        last_used_at: None,
-    }
+    rows::secret(secret_id, ApplicationNo(1))
 }
 
 #[test]
 fn secrets_are_written_in_the_order_in_which_their_uses_are_noted() {
-    let application = ApplicationRow {
-        no: ApplicationNo(1),
-        client_id: "app_1".to_owned(),
-        tenant: TenantNo(1),
-        merchant: MerchantNo(1),
-        name: "n".to_owned(),
-        enabled: true,
-        callback_url: None,
-        callback_enabled: true,
-        callback_gone_at: None,
-        callback_encoding: SignatureEncoding::Hex,
-        callback_vocabulary: Vocabulary::Standard,
-        timestamp_tolerance_ms: None,
-        tolerance_before_ms: None,
-        tolerance_raised_at: None,
-        rate_limit_per_s: None,
-        endpoint: EndpointSettings::default(),
-        revision: 1,
-        created_at: UnixMillis(1),
-    };
+    let application = rows::application(ApplicationNo(1), "app_1", MerchantNo(1), TenantNo(1));
     let newest_first = ["sec_3", "sec_2", "sec_1"].map(secret).to_vec();
     let order: Vec<String> = changed(&application, newest_first)
         .into_iter()
