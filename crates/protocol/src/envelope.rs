@@ -30,11 +30,6 @@ impl<T> Envelope<T> {
     pub fn is_success(&self) -> bool {
         self.status == "SUCCESS"
     }
-
-    /// The failure's code, where it is one that this version knows.
-    pub fn known_code(&self) -> Option<Code> {
-        Code::from_code(&self.code)
-    }
 }
 
 /// The bytes of a successful answer.

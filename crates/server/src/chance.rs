@@ -13,6 +13,9 @@ const STOCK_BYTES: usize = 512;
 /// How far the number of an order may be ahead of its making, in ms. Lists by that instant allow for twice as much.
 const ORDER_LEAD_MS_MAX: i64 = 5_000;
 
+/// Bytes of chance in a quote id.
+const QUOTE_ID_BYTES: usize = 4;
+
 /// Lowest bits of a number. They are of chance: the lane of an application is made of them.
 const LOW_BITS: u32 = 6;
 const LOW: i64 = (1 << LOW_BITS) - 1;
@@ -126,6 +129,11 @@ impl Chance {
     /// An id that sorts by creation.
     pub fn sorted_id(&self, now: UnixMillis) -> SortedId {
         SortedId::new(now, self.bits128())
+    }
+
+    /// The id of a quote, as it is shown and given back.
+    pub fn quote_id(&self) -> String {
+        format!("PAY-{}", self.hex(QUOTE_ID_BYTES))
     }
 
     /// `bytes` random bytes as lowercase hex.

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use thiserror::Error;
 use toml::{Table, Value};
 
+use crate::app::Policy;
 use crate::app::rates::PricePolicy;
 use crate::app::retention::Lives;
 use crate::dispatch::{IDLE_TOTAL_MAX, LOOK_UPS_MAX};
@@ -287,11 +288,24 @@ impl Config {
 
     /// What was laid over each other, checked in the same way.
     pub fn of(layers: Layers, environment: &BTreeMap<String, String>) -> Result<Self, ConfigRefused> {
+        Self::checked(layers, environment, Self::check)
+    }
+
+    /// The same, and what is asked of listeners.
+    pub fn of_server(layers: Layers, environment: &BTreeMap<String, String>) -> Result<Self, ConfigRefused> {
+        Self::checked(layers, environment, |config| config.check().and_then(|()| config.check_listeners()))
+    }
+
+    fn checked(
+        layers: Layers,
+        environment: &BTreeMap<String, String>,
+        check: impl FnOnce(&Self) -> Result<(), ConfigRefused>,
+    ) -> Result<Self, ConfigRefused> {
         let (table, set_by) = layers.into_parts();
         let of = || {
             let mut config = Self::from_table(table)?;
             config.credentials = environment.get("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-            config.check()?;
+            check(&config)?;
             Ok(config)
         };
         of().map_err(|refused| with_origins(refused, &set_by))
@@ -327,6 +341,21 @@ impl Config {
         PricePolicy { quote_life: self.quote_life.0, rate_max_age: self.rate_max_age.0 }
     }
 
+    /// What use cases go by; none where the zone of rule dates is unknown.
+    pub fn policy(&self) -> Option<Policy> {
+        Some(Policy {
+            rule_zone: self.rule_zone()?,
+            markup_unit: self.markup_unit,
+            checkout_url: self.checkout_url.clone(),
+            timestamp_tolerance_ms: self.timestamp_tolerance_ms,
+            rate_limit_per_s: self.rate_limit_per_s,
+            allow_private_callbacks: self.allow_private_callbacks,
+            idempotency_life: self.idempotency_life.0,
+            retention: self.lives(),
+            prices: self.prices(),
+        })
+    }
+
     /// The zone of rule dates, if its name is known.
     pub fn rule_zone(&self) -> Option<RuleZone> {
         RuleZone::named(&self.rule_timezone)
@@ -351,13 +380,16 @@ impl Config {
 fn with_origins(ConfigRefused(said): ConfigRefused, set_by: &BTreeMap<String, String>) -> ConfigRefused {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     let begins = said.strip_prefix("the setting ").unwrap_or(&said);
+    // What is quoted is a value.
+    let begins: String = begins.split('"').step_by(2).collect();
     // One of a single word, as `data`, may stand in a sentence for what it means.
     let names = |name: &str| {
         let is_plain = !name.contains(['_', '.']);
         let mut words = begins.split(|c| !is_of_name(c)).map(|word| word.trim_end_matches('.'));
         if is_plain { words.next() == Some(name) } else { words.any(|word| word == name) }
     };
-    let about: Vec<_> = set_by.iter().filter(|(name, _)| names(name)).collect();
+    let is_told = |origin: &str| said.contains(origin);
+    let about: Vec<_> = set_by.iter().filter(|(name, origin)| names(name) && !is_told(origin)).collect();
     ConfigRefused(match about.as_slice() {
         [] => said,
         [(_, origin)] => format!("{said} (set by {origin})"),

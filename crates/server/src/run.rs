@@ -6,12 +6,10 @@ use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use axum::Router;
-use countersign_domain::lanes::LaneSet;
 use countersign_protocol::headers::Prefixes;
 use countersign_store::{AnyStore, Store as _};
 use hyper::service::service_fn;
@@ -20,16 +18,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::app::bell::Bell;
-use crate::app::byte_quotas::ByteQuotas;
-use crate::app::callers::Callers;
-use crate::app::hints::Hints;
-use crate::app::nodes::ThisNode;
-use crate::app::trouble::Trouble;
-use crate::app::turns::Turns;
-use crate::app::uses::{self, Uses};
-use crate::app::{App, Policy, audit_chain, delivery, evidence, pull, rates, retention, settled_time, token_ends};
-use crate::chance::Chance;
+use crate::app::uses::{self};
+use crate::app::{App, Nodes, Parts, delivery, rates, retention, token_ends};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::datadir::{self, DataDir, DataLock};
@@ -279,42 +269,10 @@ fn make_app(config: &Config, vault: Vault, store: AnyStore, clock: Clock) -> any
         Clock::System if store.is_shared() => Clock::shared(),
         clock => clock,
     };
-    let chance = Chance::default();
-    let policy = Policy {
-        rule_zone: config
-            .rule_zone()
-            .ok_or_else(|| anyhow!("rule_timezone: {:?} is no IANA time zone", config.rule_timezone))?,
-        markup_unit: config.markup_unit,
-        checkout_url: config.checkout_url.clone(),
-        timestamp_tolerance_ms: config.timestamp_tolerance_ms,
-        rate_limit_per_s: config.rate_limit_per_s,
-        allow_private_callbacks: config.allow_private_callbacks,
-        idempotency_life: config.idempotency_life.0,
-        retention: config.lives(),
-        prices: config.prices(),
-    };
-    // Where others may deliver, nothing is this node's until it has taken it.
-    let lanes = if store.is_shared() { LaneSet::NONE } else { LaneSet::ALL };
-    Ok(App {
-        callers: Callers::new(&chance, &vault, store.is_shared()),
-        store,
-        settled: settled_time::SettledTime::new(Instant::now(), clock.now()),
-        clock,
-        chance,
-        vault,
-        policy,
-        hints: Hints::default(),
-        uses: Uses::default(),
-        turns: Turns::default(),
-        bell: Bell::new(lanes),
-        trouble: Trouble::default(),
-        node: ThisNode::default(),
-        leaving: AtomicBool::new(false),
-        walks: audit_chain::Walks::default(),
-        long_bodies: ByteQuotas::default(),
-        long_pages: pull::long_pages(),
-        exports: evidence::exports(),
-    })
+    let unknown = || anyhow!("rule_timezone: {:?} is no IANA time zone", config.rule_timezone);
+    let policy = config.policy().ok_or_else(unknown)?;
+    let nodes = if store.is_shared() { Nodes::Many } else { Nodes::One };
+    Ok(App::new(Parts { store, clock, vault, policy }, nodes))
 }
 
 fn listen_settings(config: &Config, tls: Option<Arc<rustls::ServerConfig>>, clock: Clock) -> ListenSettings {

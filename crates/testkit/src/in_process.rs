@@ -1,30 +1,14 @@
 //! The use cases over a store of their own, without sockets, with a clock that stands until it is moved.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use countersign::app::audit_chain::Walks;
-use countersign::app::bell::Bell;
-use countersign::app::byte_quotas::ByteQuotas;
-use countersign::app::callers::Callers;
-use countersign::app::evidence;
-use countersign::app::hints::Hints;
-use countersign::app::nodes::ThisNode;
-use countersign::app::pull;
-use countersign::app::settled_time::SettledTime;
-use countersign::app::trouble::Trouble;
-use countersign::app::turns::Turns;
-use countersign::app::uses::Uses;
-use countersign::app::{App, Policy};
-use countersign::chance::Chance;
+use countersign::app::{App, Nodes, Parts};
 use countersign::clock::Clock;
 use countersign::config::Config;
 use countersign::run;
 use countersign::run::deployment_settings::MASTER_KEY_ID;
 use countersign::vault::Vault;
-use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::UnixMillis;
 use countersign_store::{AnyStore, Batch, ModelStore, Store as _, Write};
 use tempfile::TempDir;
@@ -107,36 +91,7 @@ impl InProcess {
 
 /// As the server makes it, but in memory and with a key that protects nothing.
 fn in_memory(clock: Clock) -> Result<App> {
-    let config = Config::default();
-    let (chance, vault) = (Chance::default(), Vault::new(&Zeroizing::new([7; 32])));
-    Ok(App {
-        store: AnyStore::Model(ModelStore::new()),
-        settled: SettledTime::new(Instant::now(), clock.now()),
-        clock,
-        callers: Callers::new(&chance, &vault, false),
-        chance,
-        vault,
-        policy: Policy {
-            rule_zone: config.rule_zone().context("the default zone is known")?,
-            markup_unit: config.markup_unit,
-            checkout_url: config.checkout_url.clone(),
-            timestamp_tolerance_ms: config.timestamp_tolerance_ms,
-            rate_limit_per_s: config.rate_limit_per_s,
-            allow_private_callbacks: config.allow_private_callbacks,
-            idempotency_life: config.idempotency_life.0,
-            retention: config.lives(),
-            prices: config.prices(),
-        },
-        hints: Hints::default(),
-        uses: Uses::default(),
-        turns: Turns::default(),
-        bell: Bell::new(LaneSet::ALL),
-        trouble: Trouble::default(),
-        node: ThisNode::default(),
-        leaving: AtomicBool::new(false),
-        walks: Walks::default(),
-        long_bodies: ByteQuotas::default(),
-        long_pages: pull::long_pages(),
-        exports: evidence::exports(),
-    })
+    let policy = Config::default().policy().context("the default zone is known")?;
+    let vault = Vault::new(&Zeroizing::new([7; 32]));
+    Ok(App::new(Parts { store: AnyStore::Model(ModelStore::new()), clock, vault, policy }, Nodes::One))
 }

@@ -84,6 +84,8 @@ impl Point {
             if items.len() >= wanted {
                 return Ok(());
             }
+            // A portion takes longer than this.
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 }

@@ -109,6 +109,11 @@ impl Actor {
         if is_same && acts_still { Ok(()) } else { Err(AppError::Busy) }
     }
 
+    /// Somebody with a shell on the machine, who needs no token.
+    pub fn machine() -> Self {
+        Self::named("machine")
+    }
+
     /// The write of the audit line that says what this actor does.
     pub fn records(&self, deed: Deed<'_>) -> Write {
         let Deed { tenant, at, action, subject, before, after } = deed;

@@ -27,8 +27,6 @@ mod tests;
 
 /// How long a quote is kept after its end, so that no node whose clock is a little behind misses one that it thinks good.
 const QUOTE_KEPT_MS: i64 = 60_000;
-/// Bytes of chance in a quote's id.
-const QUOTE_ID_BYTES: usize = 4;
 
 /// A pair, and which way it is gone.
 #[derive(Clone, Debug)]
@@ -74,7 +72,7 @@ pub async fn preview(app: &App, owner: &MerchantRow, ask: &PriceAsk, claim: &Cla
         let rate_ends = way.rate.updated_at.plus_ms(app.policy.prices.rate_max_age_ms());
         let is_good = Guard::Before { instant: expires_at.min(rate_ends), time: app.clock.source() };
         let quote = Quote {
-            quote_id: format!("PAY-{}", app.chance.hex(QUOTE_ID_BYTES)),
+            quote_id: app.chance.quote_id(),
             pair: way.rate.pair.clone(),
             sell_currency: ask.sell.clone(),
             buy_currency: ask.buy.clone(),

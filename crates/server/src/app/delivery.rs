@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::error::AppError;
-use super::operators::{Keep, kept};
+use super::idempotency::{Keep, kept};
 use super::{Actor, App, Deed};
 
 /// Since when callbacks are held, RFC 3339; empty or absent: they are not.

@@ -18,8 +18,8 @@ use serde_json::json;
 
 use super::callers::KnownApplication;
 use super::error::AppError;
+use super::idempotency::{Keep, kept};
 use super::identity::find_application;
-use super::operators::{Keep, kept};
 use super::payment_orders::LOOKED_MAX;
 use super::turns::TurnKey;
 use super::{Actor, App, Deed, fresh};

@@ -15,7 +15,7 @@ use countersign_store::{AnyStore, Store as _, StoreError};
 use serde_json::json;
 
 use super::error::AppError;
-use super::operators::{Keep, kept};
+use super::idempotency::{Keep, kept};
 use super::sealed::{self, SealedKey};
 use super::{Actor, App, Deed, nodes};
 use crate::vault::{Vault, VaultError, secret_row};

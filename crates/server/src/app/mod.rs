@@ -5,8 +5,9 @@
 //! (`run/initialise.rs`, `run/recover.rs`, `run/backup`).
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use countersign_domain::lanes::LaneSet;
 use countersign_domain::time::RuleZone;
 use countersign_store::AnyStore;
 
@@ -37,6 +38,7 @@ pub(crate) mod fixtures;
 pub mod forgotten_nonces;
 pub mod fresh;
 pub mod hints;
+pub mod idempotency;
 pub mod identity;
 mod late_changes;
 pub mod master_key;
@@ -45,6 +47,7 @@ pub mod noted_tolerance;
 pub mod number_slots;
 pub mod operators;
 pub mod payment_orders;
+pub mod plain_secret;
 pub mod pull;
 pub mod rates;
 pub mod redelivery;
@@ -125,7 +128,59 @@ pub struct App {
     pub exports: concurrency_limit::ConcurrencyLimit,
 }
 
+/// What one deployment's application differs in from another's. All else begins empty.
+#[derive(Debug)]
+pub struct Parts {
+    /// Where rows live.
+    pub store: AnyStore,
+    /// Where the time comes from.
+    pub clock: Clock,
+    /// What opens secrets.
+    pub vault: Vault,
+    /// The configuration of the use cases.
+    pub policy: Policy,
+}
+
+/// Whether others may change the store and deliver from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// This process alone: all lanes are its own, and what it keeps of callers is what is so.
+    One,
+    /// No lane is its own until it has taken it.
+    Many,
+}
+
 impl App {
+    /// Of these parts; nothing is read or noted yet.
+    pub fn new(parts: Parts, nodes: Nodes) -> Self {
+        let Parts { store, clock, vault, policy } = parts;
+        let chance = Chance::default();
+        let (is_shared, lanes) = match nodes {
+            Nodes::One => (false, LaneSet::ALL),
+            Nodes::Many => (true, LaneSet::NONE),
+        };
+        Self {
+            callers: callers::Callers::new(&chance, &vault, is_shared),
+            store,
+            settled: settled_time::SettledTime::new(Instant::now(), clock.now()),
+            clock,
+            chance,
+            vault,
+            policy,
+            hints: hints::Hints::default(),
+            uses: uses::Uses::default(),
+            turns: turns::Turns::default(),
+            bell: bell::Bell::new(lanes),
+            trouble: trouble::Trouble::default(),
+            node: nodes::ThisNode::default(),
+            leaving: AtomicBool::new(false),
+            walks: audit_chain::Walks::default(),
+            long_bodies: byte_quotas::ByteQuotas::default(),
+            long_pages: pull::long_pages(),
+            exports: evidence::exports(),
+        }
+    }
+
     /// What a process looks at and notes before it serves.
     pub async fn begin(&self) -> Result<(), error::AppError> {
         delivery::look(self).await?;

@@ -25,7 +25,7 @@ use countersign_store::payment_order::{
 use tokio::time::sleep;
 
 use super::error::AppError;
-use super::operators::{Keep, kept};
+use super::idempotency::{Keep, kept};
 use super::turns::TurnKey;
 use super::{Actor, App, events, fresh};
 

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::error::AppError;
-use super::operators::{Keep, kept};
+use super::idempotency::{Keep, kept};
 use super::turns::TurnKey;
 use super::{Actor, App, Deed};
 

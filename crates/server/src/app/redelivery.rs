@@ -13,8 +13,8 @@ use countersign_store::redelivery::{
 use serde_json::json;
 
 use super::error::AppError;
+use super::idempotency::{Keep, kept};
 use super::identity::find_application;
-use super::operators::{Keep, kept};
 use super::{Actor, App, Deed, delivery};
 
 pub mod of_all;

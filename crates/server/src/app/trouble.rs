@@ -13,6 +13,7 @@ use countersign_store::{CommitError, Store as _, StoreError};
 use tokio::sync::Notify;
 
 use super::App;
+use crate::repeated_warning::{RepeatedWarning, SharedWarning};
 
 /// How often the log says that the store does not answer.
 const SAID_EVERY: Duration = Duration::from_secs(10);
@@ -65,7 +66,7 @@ struct NotReady {
 /// What is known of the store's trouble.
 #[derive(Debug, Default)]
 pub struct Trouble {
-    warning: Mutex<RepeatedWarning>,
+    warning: SharedWarning,
     faults: Mutex<Faults>,
     not_ready: Mutex<Option<NotReady>>,
     /// Whether no change is made for that reason: asked for by each pass of the dispatcher.
@@ -92,30 +93,10 @@ impl Faults {
     }
 }
 
-/// Faults that come again and again, and that the log tells of now and then.
-#[derive(Debug, Default)]
-pub(crate) struct RepeatedWarning {
-    at: Option<Instant>,
-    since: u64,
-}
-
-impl RepeatedWarning {
-    /// How many there were since the last word, this one with them; none if it is too early for another.
-    pub(crate) fn due(&mut self, every: Duration, now: Instant) -> Option<u64> {
-        self.since += 1;
-        let is_due = self.at.is_none_or(|at| now.duration_since(at) >= every);
-        is_due.then(|| {
-            self.at = Some(now);
-            std::mem::take(&mut self.since)
-        })
-    }
-}
-
 impl Trouble {
     /// The store refused a request. Whoever asked for it is told by their answer.
     pub fn met(&self, cause: &dyn Display) {
-        let due = self.warning.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now());
-        say(due, cause);
+        say(self.warning.due(SAID_EVERY), cause);
         self.bell.notify_one();
     }
 
@@ -211,17 +192,6 @@ pub async fn try_a_change(app: &App) -> Result<(), (NoChanges, CommitError)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn refusals_are_told_at_once_and_then_gathered() {
-        let (mut warning, now) = (RepeatedWarning::default(), Instant::now());
-        assert_eq!(warning.due(SAID_EVERY, now), Some(1));
-        for _ in 0..500 {
-            assert_eq!(warning.due(SAID_EVERY, now + SAID_EVERY / 2), None);
-        }
-        assert_eq!(warning.due(SAID_EVERY, now + SAID_EVERY), Some(501));
-        assert_eq!(warning.due(SAID_EVERY, now + SAID_EVERY), None);
-    }
 
     #[test]
     fn one_fault_does_not_hide_another() {

@@ -231,7 +231,7 @@ impl Audit {
         let said = self.say_begun(&begun);
         // First what a second run would not tell, since it begins nothing.
         let ended = shown(unfinished, "the chain is begun, as is said above")?;
-        said?;
+        said.context("the chain is begun, and what was to be said of it was not")?;
         Ok(ended)
     }
 

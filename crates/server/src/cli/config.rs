@@ -40,8 +40,7 @@ pub fn config(args: &ConfigArgs, environment: &BTreeMap<String, String>) -> anyh
     }
     let layers = args.settings.layers(environment)?;
     let settings = layers.settings().into_iter().filter(|setting| !args.changed || setting.set_by.is_some()).collect();
-    let config = Config::of(layers, environment)?;
-    config.check_listeners()?;
+    let config = Config::of_server(layers, environment)?;
     keys::examine_environment(&config)?;
     super::say(&if args.json { object(settings)? } else { file(&settings) })?;
     Ok(ExitCode::SUCCESS)

@@ -94,9 +94,7 @@ impl DataArgs {
 impl SettingsArgs {
     /// All settings under these flags, good for listeners too.
     pub fn load(&self, environment: &BTreeMap<String, String>) -> Result<Config, ConfigRefused> {
-        let config = Config::of(self.layers(environment)?, environment)?;
-        config.check_listeners()?;
-        Ok(config)
+        Config::of_server(self.layers(environment)?, environment)
     }
 
     /// The same, unread and with who set each.

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use countersign_domain::delivery::patience;
 use countersign_domain::ids::{EventNo, prefix};
@@ -24,7 +24,7 @@ use super::meters::Meters;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, SAID_EVERY};
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 
-/// CallbackHeaders of the headers that are sent.
+/// The names of the headers that are sent.
 #[derive(Debug)]
 pub(super) struct CallbackHeaders {
     timestamp: HeaderName,
@@ -160,8 +160,7 @@ impl Dispatcher {
             // What is kept for later attempts is of use now.
             self.connector.keep_none();
         }
-        let due = self.lacks.lock().unwrap_or_else(PoisonError::into_inner).due(SAID_EVERY, Instant::now().into_std());
-        if let Some(times) = due {
+        if let Some(times) = self.lacks.due(SAID_EVERY) {
             tracing::warn!(
                 times,
                 client_id = %event.client_id,

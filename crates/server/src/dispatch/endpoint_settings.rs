@@ -19,7 +19,7 @@ use super::lineup::{Lineup, Turned};
 use super::place_in_lineup::{Allows, EndpointView};
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::error::AppError;
-use crate::app::trouble::RepeatedWarning;
+use crate::repeated_warning::RepeatedWarning;
 
 /// How long somebody who asks how an endpoint stands waits for the dispatcher.
 pub(super) const VIEW_FOR: Duration = Duration::from_millis(500);

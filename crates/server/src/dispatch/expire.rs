@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::payment_orders::{self, Receivers};
-use crate::app::trouble::RepeatedWarning;
+use crate::repeated_warning::RepeatedWarning;
 
 /// Orders are looked for this often; their callbacks are written within 2 s.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

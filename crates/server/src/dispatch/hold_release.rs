@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Dispatcher, LOOK_EVERY, SAID_EVERY, STORE_PAUSE};
 use crate::app::events::as_read;
-use crate::app::trouble::RepeatedWarning;
+use crate::repeated_warning::RepeatedWarning;
 
 /// Applications that are read at once.
 const PAGE: u32 = 64;
@@ -35,7 +35,7 @@ struct Round {
 }
 
 impl Dispatcher {
-    /// Turns what is to be turned until it is cut off.
+    /// Holds and releases what is to be until it is cut off.
     pub(super) async fn hold_or_release_always(&self) {
         let mut warning = RepeatedWarning::default();
         loop {
@@ -55,7 +55,7 @@ impl Dispatcher {
         }
     }
 
-    /// Turns until there is nothing left in the lanes of this node, but for what cannot be turned. An error: the first of those.
+    /// The same until there is nothing left in the lanes of this node, but for what fails. An error: the first of those.
     pub(super) async fn hold_or_release_all(&self) -> Result<(), StoreError> {
         let mut first_error = None;
         loop {

@@ -210,19 +210,19 @@ impl<C> IdleConnections<C> {
         }
         self.count -= over.len();
         let has_ended = |trust| matches!(trust, Trust::Closes { until } if until <= now);
-        self.keep_lanes(|trust| trust != Trust::New && !has_ended(trust));
+        self.forget_others(|trust| trust != Trust::New && !has_ended(trust));
         // Who closes under requests is remembered for longer than who does not, of whom the next trial tells as much.
         if self.by_endpoint.len() > ENDPOINTS_MAX {
-            self.keep_lanes(|trust| matches!(trust, Trust::Closes { .. }));
+            self.forget_others(|trust| matches!(trust, Trust::Closes { .. }));
         }
         if self.by_endpoint.len() > ENDPOINTS_MAX {
-            self.keep_lanes(|_| false);
+            self.forget_others(|_| false);
         }
         over
     }
 
-    /// Forgets endpoints without connections, but for those of such trust.
-    fn keep_lanes(&mut self, is_kept: impl Fn(Trust) -> bool) {
+    /// Forgets endpoints without connections, but for those whose trust is to be kept.
+    fn forget_others(&mut self, is_kept: impl Fn(Trust) -> bool) {
         self.by_endpoint.retain(|_, kept| !kept.waiting.is_empty() || is_kept(kept.trust));
     }
 }

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
-use crate::app::trouble::RepeatedWarning;
+use crate::repeated_warning::SharedWarning;
 
 mod answer_quota;
 mod attempt;
@@ -177,7 +177,7 @@ pub struct Dispatcher {
     /// Applications that were told of since no secret signs their callbacks.
     unsigned: unsigned::Unsigned,
     /// That connections could not be begun for a lack of ours is said now and then.
-    lacks: Mutex<RepeatedWarning>,
+    lacks: SharedWarning,
 }
 
 impl Dispatcher {
@@ -236,7 +236,7 @@ impl Dispatcher {
             attempts: AtomicUsize::new(0),
             trials: trial::Trials::default(),
             unsigned: unsigned::Unsigned::default(),
-            lacks: Mutex::default(),
+            lacks: SharedWarning::default(),
         })
     }
 

@@ -23,7 +23,7 @@ use super::lineup::Takes;
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
 use crate::app::endpoint::Flow;
 use crate::app::events::as_read;
-use crate::app::trouble::RepeatedWarning;
+use crate::repeated_warning::RepeatedWarning;
 
 /// Redeliveries that are read at once.
 const PAGE: u32 = 64;

@@ -239,7 +239,7 @@ impl Route {
         &self,
         address: SocketAddr,
         end: Instant,
-        names: &LookUps,
+        look_ups: &LookUps,
         last: &LastAnswered,
     ) -> Result<TcpStream, NotConnected> {
         let Some(proxy) = &self.proxy else {
@@ -247,7 +247,7 @@ impl Route {
             let connected = connected.map_err(|_| faults::connecting_took_too_long(&address.to_string()))?;
             return connected.map_err(|error| self.sources.not_connected(address, &error));
         };
-        let (tcp, at) = self.reach(proxy, end, names, last).await?;
+        let (tcp, at) = self.reach(proxy, end, look_ups, last).await?;
         let request = TunnelRequest { last, at, has_answered: false };
         // A proxy that hangs here may wait for the endpoint.
         let tunnel = timeout_at(end, proxy.tunnel(tcp, address)).await;
@@ -264,10 +264,10 @@ impl Route {
         &self,
         proxy: &Proxy,
         end: Instant,
-        names: &LookUps,
+        look_ups: &LookUps,
         last: &LastAnswered,
     ) -> Result<(TcpStream, SocketAddr), NotConnected> {
-        let found = timeout_at(end, names.look_up_without_limit(&proxy.host, proxy.port)).await;
+        let found = timeout_at(end, look_ups.look_up_without_limit(&proxy.host, proxy.port)).await;
         let found = found.map_err(|_| proxy.lacking(format_args!("cannot be looked up: it took too long")))?;
         let mut found = found.map_err(|error| {
             let unfound = proxy.lacking(format_args!("cannot be looked up: {error}"));

@@ -24,8 +24,8 @@ use super::attempt;
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
 use crate::app::delivery::HELD;
 use crate::app::error::AppError;
+use crate::app::idempotency::{Keep, kept};
 use crate::app::identity::no_application;
-use crate::app::operators::{Keep, kept};
 use crate::app::{Actor, App, Deed};
 use crate::clock::ms_of;
 

@@ -11,6 +11,7 @@ use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::endpoint::payment_order::Request as Asked;
 use countersign_protocol::endpoint::{order_create, order_native};
 use countersign_store::contract::{MerchantKind, Vocabulary};
+use hyper::Uri;
 
 use super::chain::Head;
 use super::entry::{Attempt, Callback, Entry, Fee, Header, Kind, Move, Octets, Order, Request, RuleVersion, Sum, Wire};
@@ -58,18 +59,22 @@ fn status(name: &str) -> Result<PaymentStatus, String> {
 /// The request came to the operation that makes such orders, and in the name of the order's application: where its head says in whose.
 fn came_so(head: &str, order: &Order) -> Result<(), String> {
     let mut lines = head.split('\n');
-    let path = match PaymentKind::from_name(&order.order_kind) {
+    let operation = match PaymentKind::from_name(&order.order_kind) {
         Some(PaymentKind::Native) => order_native::PATH,
         Some(PaymentKind::Order) | None => order_create::PATH,
     };
-    demand(lines.next() == Some(&format!("POST {path}")), "it came to another operation than the order's order_kind")?;
-    let mut names = lines
-        .filter_map(|line| line.split_once(": "))
-        .filter(|(name, _)| name.ends_with("-certificate-clientid") || name.ends_with("-certificate-sn"));
-    demand(
-        names.all(|(_, client_id)| client_id == order.client_id),
-        "it came from another application than the order's",
-    )
+    // The target whole, as older programs kept it, may have a query, and over HTTP/2 a host.
+    let target = lines.next().and_then(|line| line.strip_prefix("POST ")).and_then(|target| target.parse::<Uri>().ok());
+    let is_it = target.is_some_and(|target| target.path() == operation);
+    demand(is_it, "it came to another operation than the order's order_kind")?;
+    // They kept what came under other prefixes than the deployment's, too: one that names it is enough.
+    let names = |line: &str| {
+        let (name, client_id) = line.split_once(": ")?;
+        let is_name = name.ends_with("-certificate-clientid") || name.ends_with("-certificate-sn");
+        is_name.then(|| client_id == order.client_id)
+    };
+    let named: Vec<bool> = lines.filter_map(names).collect();
+    demand(named.is_empty() || named.contains(&true), "it came from another application than the order's")
 }
 
 /// How the name of an actor begins that is an operator's, or a back end's.
@@ -168,7 +173,8 @@ impl Story {
             && (goods.goods_name, goods.goods_detail) == (order.goods_name.clone(), order.goods_detail.clone())
             && terminal_type == order.terminal_type
             && (asked.return_url, asked.cancel_url) == (order.return_url.clone(), order.cancel_url.clone());
-        demand(is_it, "its body asks for something else than the order is")?;
+        let is_then = asked.order_expire_time.is_none_or(|wanted| order.expire_at.0.0 == wanted);
+        demand(is_it && is_then, "its body asks for something else than the order is")?;
         came_so(&request.head, order)
     }
 

@@ -16,7 +16,7 @@ fn at(text: &str) -> At {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    crate::chance::hex(&crate::app::operators::sha256(bytes))
+    crate::chance::hex(&crate::digest::sha256(bytes))
 }
 
 fn header(key: &SigningKey) -> Header {
@@ -330,6 +330,9 @@ fn a_story_that_cannot_be_is_refused_though_the_deployment_signed_it() {
     otherwise!(2, Request, r => r.head = "GET /v1/pay/order".to_owned(), 3, "another operation");
     otherwise!(2, Request, r => r.head += "\nx-service-certificate-clientid: app_2", 3, "another application");
     otherwise!(2, Request, r => r.head += "\nx-service-certificate-sn: app_2", 3, "another application");
+    let later = r#"{"merchantTradeNo":"T-1","currency":"USDT","orderAmount":"10.5","goods":{"goodsName":"Tea \u{1f375}"},"orderExpireTime":1767315600001}"#;
+    let later = later.replace("\\u{1f375}", "\u{1f375}");
+    otherwise!(2, Request, r => { r.body = Octets::of(later.as_bytes()); r.body_sha256 = digest(later.as_bytes()); }, 3, "something else");
     otherwise!(3, RuleVersion, r => r.r_markup = "0.2".to_owned(), 5, "does not rest on");
     otherwise!(3, RuleVersion, r => r.effective_at = at("2026-01-02T00:10:00.001Z"), 5, "not in force");
     otherwise!(3, RuleVersion, r => r.due_at = Some(at("2026-01-02T00:10:00.000Z")), 5, "not in force");
@@ -363,6 +366,20 @@ fn a_story_that_cannot_be_is_refused_though_the_deployment_signed_it() {
     otherwise!(8, Attempt, a => a.answer_body = Some(Octets::Base64("eA==".to_owned())), 9, "not written as bytes");
     otherwise!(9, Attempt, a => a.outcome = "fail".to_owned(), 11, "no attempt delivered it");
     otherwise!(9, Attempt, a => a.event_id = "evt_2".to_owned(), 10, "another event");
+}
+
+#[test]
+fn heads_that_older_programs_kept_are_good() {
+    for head in [
+        "POST /v1/pay/order?shop=7\nx-service-certificate-clientid: app_1",
+        "POST https://pay.example/v1/pay/order\nx-service-certificate-sn: app_1",
+        "POST /v1/pay/order\nx-ssl-client-certificate-sn: 04:A3:11\nx-service-certificate-clientid: app_1",
+    ] {
+        let mut entries = story(&key(1));
+        let Entry::Request(request) = &mut entries[2] else { panic!("a request") };
+        head.clone_into(&mut request.head);
+        judged(file(entries, &key(1)).as_bytes()).unwrap_or_else(|fault| panic!("{head}: {fault}"));
+    }
 }
 
 #[test]

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::merchant::{Network, block_of};
 
 /// How often the log says that somebody was refused.
-const SAID_EVERY: Duration = Duration::from_secs(60);
+pub(super) const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// The places of each address. By default nobody is counted.
 #[derive(Debug, Default)]
@@ -21,26 +20,6 @@ pub struct AddressLimit {
     /// Whether this machine is.
     count_loopback: bool,
     present: Mutex<HashMap<u128, usize>>,
-}
-
-/// Refusals that the log tells of now and then: a line for each would fill the disk for whoever wants that.
-#[derive(Debug, Default)]
-pub(super) struct Refusals {
-    count: AtomicU64,
-    said: Mutex<Option<Instant>>,
-}
-
-impl Refusals {
-    /// One more. How many there were since the log told of them, where it is time to tell.
-    pub(super) fn one_more(&self) -> Option<u64> {
-        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.is_none_or(|at| at.elapsed() >= SAID_EVERY).then(|| {
-            *said = Some(Instant::now());
-            self.count.fetch_sub(count, Ordering::Relaxed);
-            count
-        })
-    }
 }
 
 /// A place. Given back when it is dropped.

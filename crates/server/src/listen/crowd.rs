@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::address_limit::Refusals;
+use super::address_limit::SAID_EVERY;
 use super::connection_state::{ConnectionState, HOLDERS};
+use crate::repeated_warning::SharedWarning;
 
 /// Connections that were closed to make room for others.
 pub const EVICTED: &str = "countersign_connections_evicted_total";
@@ -27,7 +28,7 @@ pub(super) struct Crowd {
     most: usize,
     grace: Duration,
     present: Mutex<Vec<Present>>,
-    said: Refusals,
+    said: SharedWarning,
 }
 
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl Crowd {
             most,
             grace: GRACE,
             present: Mutex::default(),
-            said: Refusals::default(),
+            said: SharedWarning::default(),
         }
     }
 
@@ -119,7 +120,7 @@ impl Crowd {
             return;
         }
         metrics::counter!(EVICTED).increment(left);
-        if self.said.one_more().is_some() {
+        if self.said.due(SAID_EVERY).is_some() {
             let most = self.most;
             tracing::warn!(
                 "All {most} connections of a listener are taken: those that ask for nothing are closed to make room"

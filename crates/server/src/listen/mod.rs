@@ -24,7 +24,8 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use crate::clock::Clock;
-use address_limit::Refusals;
+use crate::repeated_warning::SharedWarning;
+use address_limit::SAID_EVERY;
 use connection_state::ConnectionState;
 use crowd::Crowd;
 use date::date;
@@ -143,7 +144,7 @@ pub async fn serve<S, B>(
 {
     let crowd = Crowd::new(settings.connections_max);
     let (ending, drain) = (Arc::new(Ending::default()), settings.drain);
-    let (refusals, failures) = (Refusals::default(), Refusals::default());
+    let (refusals, failures) = (SharedWarning::default(), SharedWarning::default());
     let (builder, drains) = (builder(&settings), Arc::new(Drains::default()));
     let (listens, cut) = watch::channel(());
     let letting_in = async {
@@ -206,9 +207,9 @@ async fn until_the_end(
 }
 
 /// Counts a connection that was closed at once, and says so now and then.
-fn turn_away(per_address: &AddressLimit, refusals: &Refusals, peer: IpAddr) {
+fn turn_away(per_address: &AddressLimit, refusals: &SharedWarning, peer: IpAddr) {
     metrics::counter!("countersign_connections_refused_total").increment(1);
-    if let Some(refused) = refusals.one_more() {
+    if let Some(refused) = refusals.due(SAID_EVERY) {
         let most = per_address.most();
         tracing::warn!(source = %peer, refused, "Connections were refused: one address has {most} open already");
     }
@@ -407,7 +408,7 @@ fn builder(settings: &ListenSettings) -> Builder<TokioExecutor> {
 }
 
 /// The next connection.
-async fn accept(listener: &TcpListener, failures: &Refusals) -> Option<(TcpStream, IpAddr)> {
+async fn accept(listener: &TcpListener, failures: &SharedWarning) -> Option<(TcpStream, IpAddr)> {
     match listener.accept().await {
         Ok((stream, peer)) => {
             // Answers are small and whole: waiting to fill a packet only delays them.
@@ -415,7 +416,7 @@ async fn accept(listener: &TcpListener, failures: &Refusals) -> Option<(TcpStrea
             Some((stream, peer.ip()))
         }
         Err(error) => {
-            if let Some(times) = failures.one_more() {
+            if let Some(times) = failures.due(SAID_EVERY) {
                 tracing::warn!(%error, times, "A connection could not be accepted: {error}");
             }
             // Out of descriptors, most likely: let others end before trying again.

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::address_limit::{AddressLimit, AddressPermit, Refusals};
+use super::address_limit::{AddressLimit, AddressPermit, SAID_EVERY};
+use crate::repeated_warning::SharedWarning;
 
 /// The requests under way of one listener. By default there is no bound.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub struct RequestLimit {
     most: usize,
     per_address: Arc<AddressLimit>,
     under_way: AtomicUsize,
-    refused: Refusals,
+    refused: SharedWarning,
 }
 
 /// A request's place among those under way. Given back when it is dropped.
@@ -34,7 +35,7 @@ impl Default for RequestLimit {
 impl RequestLimit {
     /// At most `most` at once, and of one address as many as `per_address` lets in.
     pub fn new(most: usize, per_address: Arc<AddressLimit>) -> Self {
-        Self { most, per_address, under_way: AtomicUsize::new(0), refused: Refusals::default() }
+        Self { most, per_address, under_way: AtomicUsize::new(0), refused: SharedWarning::default() }
     }
 
     /// A place for one more request of `source`; none where as many requests are under way as may be, in all or from that address.
@@ -54,7 +55,7 @@ impl RequestLimit {
 
     fn refuse(&self, source: IpAddr) {
         metrics::counter!("countersign_requests_crowded_out_total").increment(1);
-        if let Some(refused) = self.refused.one_more() {
+        if let Some(refused) = self.refused.due(SAID_EVERY) {
             let (most, share) = (self.most, self.per_address.most());
             tracing::warn!(
                 %source, refused,

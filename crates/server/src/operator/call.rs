@@ -25,10 +25,11 @@ use super::auth::Caller;
 use super::frame::Context;
 use super::problem::Problem;
 use crate::app::error::AppError;
+use crate::app::idempotency::{self, Keyed};
 use crate::app::nodes;
-use crate::app::operators::{self, Keyed};
 use crate::app::turns::TurnKey;
 use crate::app::{Actor, App};
+use crate::digest::sha256;
 use crate::edges;
 
 /// What a handler answers.
@@ -101,13 +102,13 @@ impl Call {
         let Some(keyed) = &self.keyed else { return act.await.map(Once::First) };
         let key = TurnKey::Idempotency { scope: keyed.scope.clone(), key: keyed.key.clone() };
         let _turn = self.app().turns.take_soon(key).await?;
-        if let Some(row) = operators::recall(self.app(), keyed).await? {
+        if let Some(row) = idempotency::recall(self.app(), keyed).await? {
             return Ok(Once::Again(row.answer));
         }
         match act.await {
             Ok(answer) => Ok(Once::First(answer)),
             // Turns are this node's: on another the same call may just have been done, and have been in the way of this one.
-            Err(refused) => settled(refused, operators::recall(self.app(), keyed).await),
+            Err(refused) => settled(refused, idempotency::recall(self.app(), keyed).await),
         }
     }
 }
@@ -133,7 +134,7 @@ impl FromRequest<Arc<Desk>> for Call {
         let keyed = idempotency_key(&head.headers)?.map(|key| Keyed {
             scope: scope(&caller, &head.method, head.uri.path()),
             key,
-            body_digest: operators::sha256(&body),
+            body_digest: sha256(&body),
             at: context.at,
         });
         let body = if body.is_empty() { Bytes::from_static(b"{}") } else { body };

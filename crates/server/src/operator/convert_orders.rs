@@ -27,8 +27,6 @@ use crate::edges;
 
 /// Longest quote id.
 pub(crate) const QUOTE_ID_CHARS_MAX: usize = 64;
-/// Bytes of chance in a quote id that is made here.
-const QUOTE_ID_BYTES: usize = 4;
 
 /// A convert order to be added.
 #[derive(Debug, ToSchema)]
@@ -84,7 +82,7 @@ fn parse(app: &App, owner: &MerchantRow, body: &[u8]) -> Result<ConvertOrder, Pr
         rate: rate(&fields, "rate")?,
         quote_id: match fields.text("quoteId")? {
             Some(text) => checked_text("quoteId", text, 1, QUOTE_ID_CHARS_MAX)?,
-            None => format!("PAY-{}", app.chance.hex(QUOTE_ID_BYTES)),
+            None => app.chance.quote_id(),
         },
         created_at: whole(&fields, "createTime", 0, UNIX_MILLIS_MAX)?.map_or(now, UnixMillis),
         revision: 1,

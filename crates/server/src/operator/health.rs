@@ -11,7 +11,7 @@ use axum::http::Response;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use countersign_protocol::code::Code;
-use countersign_store::Store as _;
+use countersign_store::{Store as _, StoreError};
 use serde::Serialize;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
@@ -22,8 +22,9 @@ use super::problem::{Problem, ProblemDocument};
 use crate::app::error::AppError;
 use crate::app::nodes::Tenure;
 use crate::app::trouble::NoChanges;
-use crate::app::{App, forgotten_nonces, master_key, operators};
+use crate::app::{App, forgotten_nonces, master_key};
 
+const UNFIT: &str = "the store is no longer fit for this node: `countersign doctor` says why, and what to run";
 const SILENT: &str = "the store does not answer";
 const LEAVING: &str = "this node was told to stop, and ends soon";
 const REPLACED: &str =
@@ -126,10 +127,12 @@ async fn looked(desk: &Arc<Desk>) -> Option<String> {
 }
 
 async fn why_not_by_store(app: &App) -> Option<String> {
-    match operators::ping(app).await {
+    match app.store.ping().await {
         Ok(None) => {}
         Ok(wrong) => return wrong,
-        Err(_) => return Some(SILENT.to_owned()),
+        // What is unfit is named with its role and its host, and whoever asks has shown no token.
+        Err(StoreError::Unfit(_)) => return Some(UNFIT.to_owned()),
+        Err(StoreError::Unavailable(_) | StoreError::Corrupt { .. }) => return Some(SILENT.to_owned()),
     }
     match master_key::known(app).await {
         Ok(_) => None,

@@ -21,9 +21,6 @@ use crate::config::Config;
 use crate::datadir::DataDir;
 use crate::vault::Vault;
 
-/// Who begins a chain, in the audit log: nobody with a token.
-const ACTOR: &str = "machine";
-
 /// From here on lines of the audit log are linked. Refused where the key of the chain is not there, or is not the one that this node knows, and where
 /// the system's chain is gone: the next line would begin it anew.
 pub async fn take_up(data: &DataDir, vault: &Vault, store: &AnyStore) -> anyhow::Result<()> {
@@ -164,7 +161,7 @@ async fn begin_now(
     now: UnixMillis,
     accept: bool,
 ) -> anyhow::Result<Begun> {
-    let actor = Actor::named(ACTOR);
+    let actor = Actor::machine();
     let begun = audit_chain::begin(&Opened { vault, store, chance }, &actor, now, accept).await;
     let begun = begun.map_err(|error| match error {
         AppError::OutcomeUnknown => anyhow!(

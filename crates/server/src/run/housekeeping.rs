@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::housekeeping_is_due;
-use crate::app::{App, forgotten_nonces, noted_tolerance, number_slots, operators, trouble};
+use crate::app::{App, forgotten_nonces, idempotency, noted_tolerance, number_slots, trouble};
 
 /// Nonces are kept this much longer than a request with them could be accepted, against clocks that are set back.
 const NONCE_MARGIN_MS: i64 = 5_000;
@@ -40,7 +40,7 @@ pub(super) async fn forget_what_is_old(app: Arc<App>, mut ended: watch::Receiver
 
 async fn forget_answers(app: &App, at: Instant) {
     let Some(now) = app.settled.look(at, app.clock.now()) else { return };
-    if let Err(error) = operators::forget_answers(app, now).await {
+    if let Err(error) = idempotency::forget_answers(app, now).await {
         app.trouble.met(&format!("old answers to idempotency keys could not be forgotten: {error}"));
     }
 }
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
     use crate::app::fixtures::{self, Deployment};
-    use crate::app::operators::Keyed;
+    use crate::app::idempotency::Keyed;
     use crate::app::retention;
 
     const WEEK_MS: i64 = 7 * 86_400_000;

@@ -79,7 +79,7 @@ pub fn misled(elsewhere: &Elsewhere) -> String {
     let Elsewhere { schema: there, may_use, role, here } = elsewhere;
     if !may_use {
         return format!(
-            "a deployment is in the schema {there}, which the role {role} may not use: whoever owns that schema runs \
+            "a deployment is in the schema {there}, which the search_path names and the role {role} may not use: whoever owns that schema runs \
              `GRANT USAGE ON SCHEMA {there} TO {role}`, unless another database or role is meant"
         );
     }

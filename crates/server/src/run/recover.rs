@@ -8,14 +8,12 @@ use serde_json::json;
 
 use super::machine::Machine;
 use super::{chain, command, deployment_settings};
-use crate::app::operators::{PlainSecret, make_token, role_name};
+use crate::app::operators::{make_token, role_name};
+use crate::app::plain_secret::PlainSecret;
 use crate::app::{Actor, Deed};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
-
-/// Who it was, in the audit log: nobody with a token.
-const ACTOR: &str = "machine";
 
 /// A token that was just made at the machine.
 #[derive(Debug)]
@@ -57,7 +55,7 @@ async fn recover_in(config: &Config, machine: &Machine, life_days: i64) -> anyho
     let (row, operator_token) =
         make_token(&Chance::default(), now, "recovered at the machine", Role::Security, Some(expires_at));
     let token_id = row.token_id.clone();
-    let actor = Actor::named(ACTOR);
+    let actor = Actor::machine();
     let after = json!({ "name": row.name, "role": role_name(row.role), "expires_at": rfc3339(expires_at) }).to_string();
     let audit = actor.records(Deed {
         tenant: None,

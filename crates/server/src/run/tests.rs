@@ -2,11 +2,14 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use countersign_store::testing::Database;
 use countersign_store::{Batch, PostgresStore, Write};
 
 use super::*;
+use crate::app::audit_chain;
+use crate::chance::Chance;
 use crate::config::{Flag, Optional};
 use crate::datadir;
 

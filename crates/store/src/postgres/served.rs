@@ -20,7 +20,7 @@ const WHICH: &str = "SELECT (SELECT value FROM setting WHERE name = 'initialised
                      FROM (SELECT 1) one LEFT JOIN move_record ON true";
 /// SQLSTATE of a table that is not there.
 const NO_TABLE: &str = "42P01";
-const NO_TABLES: &str = "it has no tables of ours any more, or not yet";
+const NO_TABLES: &str = "it has no tables of ours any more, or not yet, or its role may not use their schema any more";
 const NONE: &str = "it holds no deployment";
 const UNDER_WAY: &str = "a move or a restore into it is not finished";
 const ANOTHER: &str = "another deployment, or a restored copy, is in the place of the one that was served";

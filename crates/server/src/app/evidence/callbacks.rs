@@ -11,9 +11,9 @@ use countersign_store::payment_order::PaymentOrderRow;
 use super::order::Snapshot;
 use super::{App, AppError, Out, Stopped, TRIES_MAX};
 use crate::app::events::public_id;
-use crate::app::operators::sha256;
 use crate::app::payment_orders::LOOKED_MAX;
 use crate::chance::hex;
+use crate::digest::sha256;
 use crate::evidence::{At, Attempt, CALLBACKS_MAX, Callback, Entry, Octets, Wire};
 
 /// Events that are read at a time; only their ids are kept.

@@ -11,10 +11,10 @@ use countersign_store::{Store as _, StoreError};
 
 use super::{Actor, App, AppError, PrepayId, SigningKey, TRIES_MAX};
 use crate::app::identity::kind_name;
-use crate::app::operators::sha256;
 use crate::app::payment_orders::{self, Shown};
 use crate::app::settings::{INITIALISED_AT, RULE_TIMEZONE};
 use crate::chance::hex;
+use crate::digest::sha256;
 use crate::evidence::{
     At, Entry, FORMAT, Fee, Header, Move, Octets, Order, Request, RuleVersion as Rule, Sum, VERSION,
 };

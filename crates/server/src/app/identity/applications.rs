@@ -15,7 +15,8 @@ use super::merchants::find_merchant;
 use super::secrets::{new_secret, seals_now};
 use super::{encoding_name, vocabulary_name};
 use crate::app::error::AppError;
-use crate::app::operators::{Keep, PlainSecret, kept};
+use crate::app::idempotency::{Keep, kept};
+use crate::app::plain_secret::PlainSecret;
 use crate::app::turns::TurnKey;
 use crate::app::{Actor, App, Deed, master_key, nodes};
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::applications::{ApplicationChange, decide_and_commit, turned};
 use crate::app::error::AppError;
-use crate::app::operators::{Keep, kept};
+use crate::app::idempotency::{Keep, kept};
 use crate::app::{Actor, App, Deed};
 
 /// Which way the switch is turned.

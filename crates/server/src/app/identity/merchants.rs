@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::kind_name;
 use crate::app::error::AppError;
-use crate::app::operators::{Keep, kept};
+use crate::app::idempotency::{Keep, kept};
 use crate::app::rules::within_unit;
 use crate::app::turns::TurnKey;
 use crate::app::{Actor, App, Deed, nodes};

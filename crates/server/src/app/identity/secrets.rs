@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 use super::applications::{decide_and_commit, find_application};
 use crate::app::callers::signs_callbacks;
 use crate::app::error::AppError;
+use crate::app::idempotency::{Keep, kept};
 use crate::app::master_key::MASTER_KEY_ID;
-use crate::app::operators::{Keep, PlainSecret, kept, sha256};
+use crate::app::plain_secret::PlainSecret;
 use crate::app::uses::Usage;
 use crate::app::{Actor, App, Deed, nodes, uses};
+use crate::digest::sha256;
 use crate::vault::secret_row;
 
 pub use crate::app::callers::LIVE_SECRETS_MAX;

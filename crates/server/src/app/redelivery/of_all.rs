@@ -15,8 +15,8 @@ use countersign_store::{CommitError, Store as _, StoreError};
 use super::{Meant, Wish, begin, may_begin, public_id};
 use crate::app::causes::{LOOKED_MAX, Which, each_dead_of};
 use crate::app::error::AppError;
+use crate::app::idempotency::{Keep, kept};
 use crate::app::identity::{find_application, no_application};
-use crate::app::operators::{Keep, kept};
 use crate::app::{Actor, App, delivery};
 
 /// Applications that one call names.

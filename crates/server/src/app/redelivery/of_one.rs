@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::app::error::AppError;
 use crate::app::events::{as_read, find, next_attempt_at, public_id};
+use crate::app::idempotency::{Keep, kept};
 use crate::app::identity::find_application;
-use crate::app::operators::{Keep, kept};
 use crate::app::{Actor, App, Deed, delivery};
 
 /// Looks at an event that others send again, too.

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::receiver::Receiver;
 use super::screen::Screen;
-use crate::app::operators::PlainSecret;
+use crate::app::plain_secret::PlainSecret;
 use crate::cli::http::{self, Answer, Ask};
 use crate::cli::operator::{self, Call};
 

@@ -2,31 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
-use countersign::app::audit_chain::Walks;
-use countersign::app::bell::Bell;
-use countersign::app::byte_quotas::ByteQuotas;
-use countersign::app::callers::Callers;
 use countersign::app::events::parse_public_id;
-use countersign::app::evidence;
-use countersign::app::hints::Hints;
-use countersign::app::nodes::ThisNode;
 use countersign::app::operators::make_token;
-use countersign::app::pull;
-use countersign::app::rates::PricePolicy;
-use countersign::app::retention::Lives;
-use countersign::app::settled_time::SettledTime;
-use countersign::app::trouble::Trouble;
-use countersign::app::turns::Turns;
-use countersign::app::uses::{self, Uses};
-use countersign::app::{App, Policy};
-use countersign::chance::Chance;
+use countersign::app::uses::{self};
+use countersign::app::{App, Nodes, Parts, Policy};
 use countersign::clock::Clock;
+use countersign::config::Config;
 use countersign::dispatch::egress::Egress;
 use countersign::dispatch::{DispatchSettings, Dispatcher};
 use countersign::log::{LogGuard, LogSink};
@@ -37,9 +23,8 @@ use countersign::run;
 use countersign::run::deployment_settings::MASTER_KEY_ID;
 use countersign::vault::Vault;
 use countersign_domain::delivery::{DeliveryState, Outcome};
-use countersign_domain::fees::MarkupUnit;
-use countersign_domain::lanes::{Fence, LaneSet};
-use countersign_domain::time::{RuleZone, UnixMillis};
+use countersign_domain::lanes::Fence;
+use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::Prefixes;
 use countersign_store::attempt_log::{AttemptBytes, Phases};
 use countersign_store::contract::{Asker, AttemptRow, Role};
@@ -132,41 +117,11 @@ impl House {
     }
 
     async fn over(store: AnyStore, egress: Egress, (folder, backing): (TempDir, Backing)) -> Self {
-        let policy = Policy {
-            rule_zone: RuleZone::utc(),
-            markup_unit: MarkupUnit::Percent,
-            checkout_url: "countersign://pay".to_owned(),
-            timestamp_tolerance_ms: 30_000,
-            rate_limit_per_s: 1_000,
-            allow_private_callbacks: egress.allow_private,
-            idempotency_life: Duration::from_secs(86_400),
-            retention: Lives {
-                attempt_bytes: Some(Duration::from_secs(30 * 86_400)),
-                events: Some(Duration::from_secs(400 * 86_400)),
-            },
-            prices: PricePolicy { quote_life: Duration::from_secs(30), rate_max_age: Duration::from_secs(60) },
-        };
-        let (chance, vault) = (Chance::default(), Vault::new(&Zeroizing::new([7; 32])));
-        let app = Arc::new(App {
-            store,
-            clock: Clock::manual(START),
-            settled: SettledTime::new(Instant::now(), START),
-            callers: Callers::new(&chance, &vault, false),
-            chance,
-            vault,
-            policy,
-            hints: Hints::default(),
-            uses: Uses::default(),
-            turns: Turns::default(),
-            bell: Bell::new(LaneSet::ALL),
-            trouble: Trouble::default(),
-            node: ThisNode::default(),
-            leaving: AtomicBool::new(false),
-            walks: Walks::default(),
-            long_bodies: ByteQuotas::default(),
-            long_pages: pull::long_pages(),
-            exports: evidence::exports(),
-        });
+        let shipped = Config::default().policy().expect("the default zone is known");
+        let policy = Policy { allow_private_callbacks: egress.allow_private, ..shipped };
+        let vault = Vault::new(&Zeroizing::new([7; 32]));
+        // No heart beats here that would take lanes, on whatever store.
+        let app = Arc::new(App::new(Parts { store, clock: Clock::manual(START), vault, policy }, Nodes::One));
         let key = Write::PutSetting { name: MASTER_KEY_ID.to_owned(), value: app.vault.key_id().to_owned() };
         app.store.commit(Batch(vec![key])).await.expect("is written");
         let (log, guard) = LogSink::start(std::io::sink()).expect("a log");
@@ -270,7 +225,6 @@ impl House {
         self.post(&format!("/merchants/{merchant_id}/applications"), body).await.ok().text_of("client_id")
     }
 
-    /// The lines of the audit log, newest first.
     /// Records an attempt at an event as the dispatcher would; `of` says what was special about it. What stays pending is due in 5 s.
     pub async fn record(
         &self,
@@ -300,6 +254,7 @@ impl House {
         self.app.store.commit(Batch(vec![write])).await.expect("an attempt is recorded");
     }
 
+    /// The lines of the audit log, newest first.
     pub async fn audit(&self) -> Vec<Value> {
         let page = self.get("/audit?limit=500").await.ok().json();
         page["items"].as_array().expect("items").clone()

@@ -253,7 +253,7 @@ async fn no_write_call_is_done_for_a_token_that_is_revoked_while_its_body_comes(
         let case = cases(&house).await.swap_remove(no);
         house.app.clock.advance_ms(DAY_MS / 2);
         let token = house.token(Role::Security, None).await;
-        let digest = countersign::app::operators::sha256(token.as_bytes());
+        let digest = countersign::digest::sha256(token.as_bytes());
         let token_id = house.app.store.token(&digest).await.expect("reads").expect("is there").token_id;
         let lines = house.audit().await.len();
         let (app, at, body) = (house.app.clone(), house.app.clock.now(), case.body.clone());

@@ -41,7 +41,7 @@ async fn tokens_are_listed_page_by_page_without_the_token_and_with_their_state()
 async fn a_tokens_last_use_is_told_at_once_and_kept() {
     let house = House::open().await;
     let token = house.token(Role::Viewer, None).await;
-    let digest = countersign::app::operators::sha256(token.as_bytes());
+    let digest = countersign::digest::sha256(token.as_bytes());
     let row = async || house.app.store.token(&digest).await.expect("reads").expect("is there");
     let token_id = row().await.token_id;
     let told = |house: &House| house.request("GET", &format!("/tokens/{token_id}"), None, &[]);
