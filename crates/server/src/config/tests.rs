@@ -359,10 +359,20 @@ fn a_refusal_says_what_set_the_settings_that_it_is_about_and_no_others() {
         ("", vec![(variable, "0")], " (set by COUNTERSIGN_CALLBACK_CONCURRENCY_SLOW)"),
         // That the sentence has a word that is a setting, too, does not make it about that one.
         ("data = \"a\"", vec![("COUNTERSIGN_LOG_LEVEL", "the data")], " (set by COUNTERSIGN_LOG_LEVEL)"),
+        // Nor does a value that is called like one.
+        (
+            "idempotency_life = \"1h\"",
+            vec![("COUNTERSIGN_RULE_TIMEZONE", "idempotency_life")],
+            " (set by COUNTERSIGN_RULE_TIMEZONE)",
+        ),
     ] {
         let said = load(file, &environment, &[]).expect_err("is refused");
         assert!(said.ends_with(ends), "{said}");
     }
+    let environment = environment_of(&[("COUNTERSIGN_LISTEN", "0.0.0.0:80")]);
+    let layers = Layers::laid(None, &environment, &[]).expect("they are settings");
+    let said = Config::of_server(layers, &environment).expect_err("nothing is encrypted").to_string();
+    assert!(said.ends_with(" (set by COUNTERSIGN_LISTEN)"), "{said}");
 }
 
 #[test]

@@ -160,3 +160,28 @@ fn a_token_of_the_machine_that_nobody_saw_is_made_again() {
         assert!(place.ends(&words, 0).0.starts_with("Operator token "));
     }
 }
+
+#[test]
+fn a_change_that_was_done_and_could_not_be_shown_says_so_and_a_question_does_not() {
+    let desk = Desk::open();
+    let said = refused(desk.command("merchant create --name m --merchant-id m"), Lost::Full);
+    let (begin, key) = said.split_once("--idempotency-key ").expect("how to learn what came of it");
+    assert_eq!(begin, "countersign: it was done, and not shown: the same command with ");
+    let key = key.split_once(' ').expect("a key").0;
+    let made = desk.made(&format!("merchant create --name m --merchant-id m --idempotency-key {key}"));
+    assert_eq!(made["merchant_id"], "m", "it is answered as it was then");
+    let said = refused(desk.command("merchant list"), Lost::Full);
+    assert!(said.starts_with("countersign: what was to be printed could not be written: "), "{said}");
+}
+
+#[test]
+fn an_address_that_is_none_is_blamed_on_what_gave_it() {
+    let place = Place::fresh();
+    for (given, flag) in [("COUNTERSIGN_OPERATOR_URL", None), ("--operator-url", Some("--operator-url=nope"))] {
+        let words: Vec<_> = ["merchant", "list"].into_iter().chain(flag).collect();
+        let mut command = place.command(&words);
+        command.env("COUNTERSIGN_OPERATOR_TOKEN", "cso_a").env("COUNTERSIGN_OPERATOR_URL", "nope-of-variable");
+        let (_, said, _) = told(&command.output().expect("runs"));
+        assert!(said.starts_with(&format!("countersign: {given}: ")), "{said}");
+    }
+}
