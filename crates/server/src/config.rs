@@ -17,9 +17,9 @@ use crate::app::Policy;
 use crate::app::rates::PricePolicy;
 use crate::app::retention::Lives;
 use crate::dispatch::{IDLE_TOTAL_MAX, LOOK_UPS_MAX};
-use crate::merchant::Network;
 use crate::process::{Connections, ToReceivers};
 use crate::run::threads::threads;
+use crate::source::Network;
 
 mod callbacks;
 mod checks;

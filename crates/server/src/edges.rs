@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use countersign_domain::convert_order::ConvertOrder;
 use countersign_protocol::endpoint::convert_order::Response;
@@ -10,9 +11,38 @@ use hyper::Version;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 
-use crate::merchant::IntakeLimits;
-
 pub mod payment_orders;
+
+/// What is said where as many requests are under way as there may be, in all or of one address.
+pub(crate) const CROWDED_OUT: &str =
+    "too many requests are under way, of all callers or of this address; nothing was done, so repeat this one soon";
+
+/// How much of a request is taken in. See docs/OPERATING.md, Connections.
+#[derive(Clone, Debug)]
+pub struct IntakeLimits {
+    /// Bytes of a body.
+    pub body_bytes_max: usize,
+    /// Bytes of a request line.
+    pub line_bytes_max: usize,
+    /// Bytes of a head.
+    pub head_bytes_max: usize,
+    /// Headers of a head.
+    pub headers_max: usize,
+    /// How long a body may take to arrive.
+    pub body_timeout: Duration,
+}
+
+impl Default for IntakeLimits {
+    fn default() -> Self {
+        Self {
+            body_bytes_max: 64 * 1024,
+            line_bytes_max: 8 * 1024,
+            head_bytes_max: 32 * 1024,
+            headers_max: 100,
+            body_timeout: Duration::from_secs(10),
+        }
+    }
+}
 
 /// Why a body that is there is refused with 415: it must be JSON as it is, not packed. None where it is fine.
 pub fn type_refusal(headers: &HeaderMap) -> Option<&'static str> {

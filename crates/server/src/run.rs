@@ -25,11 +25,13 @@ use crate::config::Config;
 use crate::datadir::{self, DataDir, DataLock};
 use crate::dispatch::Dispatcher;
 use crate::dispatch::egress::Egress;
+use crate::edges::IntakeLimits;
 use crate::listen::{self, AddressLimit, ListenSettings, RequestLimit, Upload};
 use crate::log::{LogGuard, LogSink};
-use crate::merchant::{Answer, Budget, Edge, EdgeSettings, IntakeLimits, Sources};
+use crate::merchant::{Answer, Budget, Edge, EdgeSettings};
 use crate::operator::{Entrance, Gate, OperatorSettings};
 use crate::process::{self, Places};
+use crate::source::Sources;
 use crate::vault::Vault;
 use crate::{keys, meters, operator};
 

@@ -10,6 +10,11 @@ use countersign_store::batch::Conflict;
 use countersign_store::{CommitError, StoreError};
 use thiserror::Error;
 
+/// What is said of a fault of ours: without detail.
+pub(crate) const INTERNAL: &str = "something went wrong on our side; quote the request id when you ask about it";
+/// What is said where the store is away.
+pub(crate) const UNAVAILABLE: &str = "the service cannot answer now and has done nothing; repeat the request later";
+
 /// Why a use case did not do what was asked.
 #[derive(Debug, Error)]
 pub enum AppError {
@@ -163,12 +168,8 @@ impl AppError {
     /// The sentence for the caller: what to change, never internal detail.
     pub fn sentence(&self) -> String {
         match self {
-            Self::Store(StoreError::Unavailable(_)) => {
-                "the service cannot answer now and has done nothing; repeat the request later".to_owned()
-            }
-            Self::Store(StoreError::Corrupt { .. } | StoreError::Unfit(_)) => {
-                "something went wrong on our side; quote the request id when you ask about it".to_owned()
-            }
+            Self::Store(StoreError::Unavailable(_)) => UNAVAILABLE.to_owned(),
+            Self::Store(StoreError::Corrupt { .. } | StoreError::Unfit(_)) => INTERNAL.to_owned(),
             other => other.to_string(),
         }
     }

@@ -10,7 +10,7 @@ use super::{Config, ConfigRefused, TOLERANCE_MS_MAX, refused};
 use crate::evidence::{LINE_BYTES_MAX, REQUEST_BODY_BYTES_MAX};
 use crate::listen::{PARSER_HEAD_BYTES_MAX, PARSER_HEADERS_MAX};
 use crate::log;
-use crate::merchant::Network;
+use crate::source::Network;
 
 /// Shorter, and a slow database would make nodes lose their lanes for nothing; longer, and callbacks wait for a node that is dead.
 const DISPATCH_LEASE_MIN: Duration = Duration::from_secs(1);

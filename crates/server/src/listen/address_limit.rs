@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::merchant::{Network, block_of};
+use crate::source::{Network, block_of};
 
 /// How often the log says that somebody was refused.
 pub(super) const SAID_EVERY: Duration = Duration::from_secs(60);

@@ -16,7 +16,7 @@ use hyper::header::{
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use crate::app::error::AppError;
+use crate::app::error::{AppError, INTERNAL};
 
 /// How requests are authenticated, as a 401 names it: by the headers of docs/PROTOCOL.md, which no registered scheme has.
 pub const SCHEME: &str = "Signature";
@@ -109,8 +109,7 @@ impl Failure {
 
     /// Our own fault; the sentence carries no detail.
     pub fn internal(reason: &'static str) -> Self {
-        let sentence = "something went wrong on our side; quote the request id when you ask about it";
-        Self { reason, nonce: NonceFate::Leave, ..Self::new(Code::InternalError, sentence) }
+        Self { reason, nonce: NonceFate::Leave, ..Self::new(Code::InternalError, INTERNAL) }
     }
 
     /// With a word for the log.

@@ -12,7 +12,7 @@ use std::time::Instant;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
-use super::source::block_of;
+use crate::source::block_of;
 
 /// How many failures one address may have. By default there is no budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use hyper::body::Body;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT};
 use hyper::http::request::Parts;
 
-use super::IntakeLimits;
 use super::answer::Failure;
+use crate::edges::IntakeLimits;
 use crate::{edges, log};
 
 /// A body of a type that is refused is waited for no longer than this.

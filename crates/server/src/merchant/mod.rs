@@ -23,16 +23,17 @@ use hyper::{Method, Request, Response, Version};
 
 use crate::app::App;
 use crate::app::concurrency_limit::ConcurrencyPermit;
+use crate::edges::{CROWDED_OUT, IntakeLimits};
 use crate::listen::{Held, RequestLimit, RequestPermit};
 use crate::log::{self, LogSink, RequestLine};
 use crate::meters::RequestMeters;
+use crate::source::{self, Sources};
 
 mod answer;
 mod budget;
 mod intake;
 mod panics;
 mod signed;
-mod source;
 mod timestamps;
 
 mod convert;
@@ -57,35 +58,6 @@ pub use answer::Failure;
 pub(crate) use answer::SCHEME;
 pub use budget::{Budget, FailedAuthentications};
 pub use intake::CUT_OFF;
-pub(crate) use source::block_of;
-pub use source::{Network, Sources};
-
-/// How much of a request is taken in. See docs/OPERATING.md, Connections.
-#[derive(Clone, Debug)]
-pub struct IntakeLimits {
-    /// Bytes of a body.
-    pub body_bytes_max: usize,
-    /// Bytes of a request line.
-    pub line_bytes_max: usize,
-    /// Bytes of a head.
-    pub head_bytes_max: usize,
-    /// Headers of a head.
-    pub headers_max: usize,
-    /// How long a body may take to arrive.
-    pub body_timeout: Duration,
-}
-
-impl Default for IntakeLimits {
-    fn default() -> Self {
-        Self {
-            body_bytes_max: 64 * 1024,
-            line_bytes_max: 8 * 1024,
-            head_bytes_max: 32 * 1024,
-            headers_max: 100,
-            body_timeout: Duration::from_secs(10),
-        }
-    }
-}
 
 /// What the merchant listener is configured with.
 #[derive(Clone, Debug)]
@@ -182,9 +154,7 @@ fn kept_path(path: &str) -> Cow<'static, str> {
 
 /// 503: as many requests are under way as there may be, in all or of this address.
 fn crowded_out() -> Failure {
-    let sentence =
-        "too many requests are under way, of all callers or of this address; nothing was done, so repeat this one soon";
-    Failure::new(Code::ServiceUnavailable, sentence).because("crowded_out")
+    Failure::new(Code::ServiceUnavailable, CROWDED_OUT).because("crowded_out")
 }
 
 /// Waits for the next point of the grid. What is equal in look-ups and HMACs still differs by some tens of nanoseconds, such as a row that

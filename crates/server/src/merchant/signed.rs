@@ -91,7 +91,7 @@ impl<T> Signed<'_, T> {
         let acts_for = self.acts_for.as_ref().map(|sub| sub.merchant_id.as_str());
         Actor {
             name: name_of(&self.caller.application.client_id, &self.caller.merchant.merchant_id, acts_for),
-            source: self.trace.source.map(|s| super::source::text(s).into_owned()).unwrap_or_default(),
+            source: self.trace.source.map(|s| crate::source::text(s).into_owned()).unwrap_or_default(),
             request_id: self.trace.request_id.clone(),
             right: Some(Right::Signature { application: self.caller.clone(), acts_for: self.acts_for.clone() }),
         }

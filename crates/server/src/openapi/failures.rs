@@ -9,6 +9,7 @@ use utoipa::openapi::path::Operation;
 use utoipa::openapi::{Components, Content, Ref, RefOr, Response};
 
 use super::answers::Listener;
+use crate::app::error::{INTERNAL, UNAVAILABLE};
 use crate::operator::Problem;
 
 /// The id of a request, for instance.
@@ -110,8 +111,8 @@ const fn sentence(code: Code, listener: Listener) -> &'static str {
             "too many requests from this address carried invalid tokens, and yours has not been used here before; wait, then try again"
         }
         Code::RateLimited => "this application may send 1000 requests a second, and has sent more; slow down",
-        Code::InternalError => "something went wrong on our side; quote the request id when you ask about it",
-        Code::ServiceUnavailable => "the service cannot answer now and has done nothing; repeat the request later",
+        Code::InternalError => INTERNAL,
+        Code::ServiceUnavailable => UNAVAILABLE,
         Code::Unauthenticated => "send Authorization: Bearer with an operator token that is neither ended nor revoked",
         Code::RoleNotAllowed => "this token has the role viewer; the call needs operator",
         Code::AlreadyExists => "a merchant or sub-account has the id 10001; send another, or none",
@@ -191,4 +192,24 @@ pub fn table(codes: impl Iterator<Item = Code>, listener: Listener) -> String {
         format!("| {status} | {digits} | {label} | {} |\n", what_to_do(code, listener))
     };
     format!("| HTTP | code | label | what to do |\n|---|---|---|---|\n{}", codes.map(row).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_domain::conversion::QuoteRefused;
+
+    use super::*;
+    use crate::app::error::AppError;
+
+    #[test]
+    fn examples_say_what_the_server_says() {
+        for (code, said) in [
+            (Code::NonceReused, AppError::NonceReused.sentence()),
+            (Code::FeeRuleExists, AppError::FeeRuleExists.sentence()),
+            (Code::IdempotencyKeyReused, AppError::IdempotencyKeyReused.sentence()),
+            (Code::QuoteExpired, AppError::Quote(QuoteRefused::Expired).sentence()),
+        ] {
+            assert_eq!(sentence(code, Listener::Merchant), said);
+        }
+    }
 }

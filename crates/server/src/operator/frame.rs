@@ -19,16 +19,12 @@ use countersign_protocol::code::{self, Code};
 
 use super::problem::Problem;
 use super::{CrowdedOut, Desk, Peer, Source};
-use crate::edges;
+use crate::edges::{self, CROWDED_OUT};
 use crate::log::{self, RequestLine};
-use crate::merchant::Sources;
+use crate::source::Sources;
 
 /// Bytes of chance in a request's id.
 const REQUEST_ID_BYTES: usize = 14;
-
-/// 503, and what to do about it.
-const CROWDED_OUT: &str =
-    "too many requests are under way, of all callers or of this address; nothing was done, so repeat this one soon";
 
 /// What is known of a request before anything is checked.
 #[derive(Clone, Debug)]

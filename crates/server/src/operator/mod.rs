@@ -30,9 +30,10 @@ use crate::app::App;
 use crate::app::concurrency_limit::ConcurrencyLimit;
 use crate::dispatch::Dispatcher;
 use crate::dispatch::egress::Egress;
+use crate::edges::IntakeLimits;
 use crate::listen::{Held, RequestLimit};
 use crate::log::LogSink;
-use crate::merchant::{IntakeLimits, Sources};
+use crate::source::Sources;
 
 mod auth;
 mod call;
@@ -229,7 +230,7 @@ mod tests {
     use hyper::service::Service as _;
 
     use super::*;
-    use crate::merchant::Network;
+    use crate::source::Network;
 
     #[tokio::test]
     async fn a_call_that_finds_no_place_is_still_known_to_be_of_its_caller_and_not_of_the_proxy() {

@@ -11,7 +11,7 @@ use countersign_store::StoreError;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::app::error::AppError;
+use crate::app::error::{AppError, INTERNAL};
 
 /// Seconds after which to repeat a call, where nobody knows better.
 const RETRY_AFTER_S: u64 = 1;
@@ -67,7 +67,7 @@ impl Problem {
 
     /// Our own fault; the sentence carries no detail.
     pub fn internal() -> Self {
-        Self::new(Code::InternalError, "something went wrong on our side; quote the request id when you ask about it")
+        Self::new(Code::InternalError, INTERNAL)
     }
 
     /// The document that says it.

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use countersign::edges::IntakeLimits;
 use countersign::log::{LogGuard, LogSink};
-use countersign::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
+use countersign::merchant::{Budget, Edge, EdgeSettings};
+use countersign::source::Sources;
 use countersign_protocol::headers::Prefixes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::Request;

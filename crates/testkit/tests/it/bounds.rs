@@ -10,8 +10,10 @@ use countersign::app::callers::{Ask, Authenticated, Cost, HMACS_PER_REFUSAL, LIV
 use countersign::app::identity::{self, NewApplication, NewMerchant, Standing};
 use countersign::app::turns::TurnKey;
 use countersign::app::{Actor, App};
+use countersign::edges::IntakeLimits;
 use countersign::log::LogSink;
-use countersign::merchant::{Answer, Budget, Edge, EdgeSettings, IntakeLimits, Sources};
+use countersign::merchant::{Answer, Budget, Edge, EdgeSettings};
+use countersign::source::Sources;
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::headers::Prefixes;
 use countersign_protocol::signing::SigningKey;

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use anyhow::{Context as _, Result, ensure};
+use countersign::edges::IntakeLimits;
 use countersign::log::{self, LogSink};
-use countersign::merchant::{Budget, Edge, EdgeSettings, IntakeLimits, Sources};
+use countersign::merchant::{Budget, Edge, EdgeSettings};
+use countersign::source::Sources;
 use countersign_protocol::headers::Prefixes;
 use countersign_protocol::signing::SigningKey;
 use hyper::Request;
