@@ -6,6 +6,7 @@ use std::future::Future;
 use countersign_domain::ids::TenantNo;
 
 use crate::AnyStore;
+use crate::any::either;
 use crate::chain::{ChainPlace, Link, UnreadableLine};
 use crate::contract::{Cursor, StoreError};
 use crate::read::{Columns, Fields};
@@ -39,18 +40,10 @@ pub(crate) fn unreadable_line<R: Columns>(row: &R) -> Result<UnreadableLine, Sto
 
 impl AuditGaps for AnyStore {
     async fn chain_owners(&self, page: Cursor) -> Result<Vec<TenantNo>, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.chain_owners(page).await,
-            Self::Postgres(store) => store.chain_owners(page).await,
-            Self::Model(store) => store.chain_owners(page).await,
-        }
+        either!(self, store => store.chain_owners(page).await)
     }
 
     async fn unreadable_line(&self, after: Option<ChainPlace>) -> Result<Option<UnreadableLine>, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.unreadable_line(after).await,
-            Self::Postgres(store) => store.unreadable_line(after).await,
-            Self::Model(store) => store.unreadable_line(after).await,
-        }
+        either!(self, store => store.unreadable_line(after).await)
     }
 }

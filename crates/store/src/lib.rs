@@ -35,6 +35,7 @@ mod check;
 mod conditions;
 mod conflict;
 mod earlier_event;
+mod joined;
 mod panicked;
 mod read;
 mod rule_page;

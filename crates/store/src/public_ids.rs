@@ -6,6 +6,7 @@ use std::future::Future;
 use countersign_domain::ids::{ApplicationNo, TenantNo};
 
 use crate::AnyStore;
+use crate::any::either;
 use crate::contract::{Cursor, StoreError};
 use crate::read::{Columns, Fields};
 
@@ -37,26 +38,14 @@ pub(crate) fn numbered_tenant_id<R: Columns>(row: &R) -> Result<(TenantNo, Strin
 
 impl PublicIds for AnyStore {
     async fn client_ids(&self, page: Cursor) -> Result<Vec<(ApplicationNo, String)>, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.client_ids(page).await,
-            Self::Postgres(store) => store.client_ids(page).await,
-            Self::Model(store) => store.client_ids(page).await,
-        }
+        either!(self, store => store.client_ids(page).await)
     }
 
     async fn tenant_ids(&self, tenants: Vec<TenantNo>) -> Result<BTreeMap<TenantNo, String>, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.tenant_ids(tenants).await,
-            Self::Postgres(store) => store.tenant_ids(tenants).await,
-            Self::Model(store) => store.tenant_ids(tenants).await,
-        }
+        either!(self, store => store.tenant_ids(tenants).await)
     }
 
     async fn tenant_id(&self, tenant: TenantNo) -> Result<Option<String>, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.tenant_id(tenant).await,
-            Self::Postgres(store) => store.tenant_id(tenant).await,
-            Self::Model(store) => store.tenant_id(tenant).await,
-        }
+        either!(self, store => store.tenant_id(tenant).await)
     }
 }

@@ -137,6 +137,12 @@ pub struct Fared {
 }
 
 /// What fared so as a row of either dialect has it.
+pub(crate) fn read_counted<R: Columns>(row: &R) -> Result<Counted, StoreError> {
+    let mut f = Fields::new(row, "event", 0, 0);
+    let (looked, found) = (f.int()?, f.int()?);
+    Ok(Counted { looked, found, oldest_at: f.opt_millis()?, first: f.opt_int()?, last: f.opt_int()? })
+}
+
 pub(crate) fn read_fared<R: Columns>(row: &R) -> Result<Fared, StoreError> {
     let mut f = Fields::new(row, "delivery", 0, 0);
     Ok(Fared { looked: f.int()?, last: f.opt_int()?, waiting: f.int()?, delivered: f.int()?, dead: f.int()? })

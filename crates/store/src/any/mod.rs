@@ -44,6 +44,7 @@ pub enum AnyStore {
     Model(ModelStore),
 }
 
+/// One call, on whichever store it is.
 macro_rules! either {
     ($self:ident, $store:ident => $call:expr) => {
         match $self {
@@ -53,6 +54,8 @@ macro_rules! either {
         }
     };
 }
+
+pub(crate) use either;
 
 impl ConvertStore for AnyStore {
     async fn rate(&self, pair: &Pair) -> Result<Option<RateRow>, StoreError> {

@@ -23,6 +23,7 @@ use crate::contract::{
     ApplicationFilter, ApplicationView, AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantKind,
     MerchantRow, OwedRow, Pending, Portion, RuleFilter, RulePage, SealedSecret, StoreError, TokenRow, TurningRow,
 };
+use crate::joined;
 use crate::own_events::OWN_EVENTS_BYTES_MAX;
 use crate::rule_page::RulePageBuilder;
 use crate::{earlier_event, steps, words};
@@ -70,18 +71,10 @@ const CLIENT_ID: usize = 2;
 fn views(found: &[Row]) -> Found<Vec<ApplicationView>> {
     let mut views: Vec<ApplicationView> = Vec::new();
     for row in found {
-        let (application, next) = rows::application(row)?;
-        let mut rest = rows::Fields::new(row, "application", next, 1);
-        if rest.opt_int()?.is_none() {
-            return Err(rest.corrupt());
+        let (view, secret) = joined::application_view(row)?;
+        if views.last().is_none_or(|last| last.application.no != view.application.no) {
+            views.push(view);
         }
-        let (merchant, next) = rows::merchant(row, next)?;
-        let mut tenant = rows::Fields::new(row, "application", next, 1);
-        let (tenant_id, tenant_enabled) = (tenant.text()?, tenant.flag()?);
-        if views.last().is_none_or(|last| last.application.no != application.no) {
-            views.push(ApplicationView { application, merchant, tenant_id, tenant_enabled, secrets: Vec::new() });
-        }
-        let secret = tenant.next();
         let is_there = rows::Fields::new(row, "secret", secret, secret + 1).opt_int()?.is_some();
         if let Some(view) = views.last_mut().filter(|_| is_there) {
             view.secrets.push(rows::secret_at(row, secret)?);
@@ -168,25 +161,13 @@ pub(super) async fn secret_uses(from: &Readers, of: ApplicationNo, since_minute:
     many(from, Sql::SecretUses, &[&of.0, &since_minute], rows::uses).await
 }
 
-/// The last version and its base, where the row promises one.
-fn head(row: &Row, first: usize, version_no: i64) -> Found<RuleHead> {
-    let broken = || rows::Fields::new(row, "fee_rule_head", 0, 0).corrupt();
-    let (last, next) = rows::rule(row, first)?;
-    let last = last.filter(|last| last.version_no == version_no).ok_or_else(broken)?;
-    let (base, _) = rows::rule(row, next)?;
-    if base.as_ref().map(|b| b.version_no) != last.base_version_no {
-        return Err(broken());
-    }
-    Ok(RuleHead { last, base })
-}
-
 pub(super) async fn rule_head(
     from: &Readers,
     tenant: TenantNo,
     of: MerchantNo,
     as_of: Option<UnixMillis>,
 ) -> Found<Option<RuleHead>> {
-    let read = |row: &Row| head(row, 2, rows::Fields::new(row, "fee_rule_head", 1, 0).int()?);
+    let read = |row: &Row| joined::rule_head(row, 2, Some(rows::Fields::new(row, "fee_rule_head", 1, 0).int()?));
     match as_of {
         None => one(from, Sql::RuleHead, &[&tenant.0, &of.0], read).await,
         Some(as_of) => one(from, Sql::RuleHeadBy, &[&tenant.0, &of.0, &as_of.0], read).await,
@@ -218,7 +199,7 @@ pub(super) async fn rule_page(
     let read = |page: &mut RulePageBuilder<'_>, row: &Row| {
         let mut fields = rows::Fields::new(row, "merchant", 1, 0);
         let (merchant_id, version_no) = (fields.text()?, fields.opt_int()?);
-        let found = version_no.map(|no| head(row, 3, no)).transpose()?;
+        let found = version_no.map(|no| joined::rule_head(row, 3, Some(no))).transpose()?;
         page.add(&merchant_id, found.as_ref());
         Ok(())
     };

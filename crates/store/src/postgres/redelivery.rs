@@ -1,7 +1,6 @@
 //! Redeliveries of many events: what becomes of them, and how their events are found.
 
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
-use countersign_domain::time::UnixMillis;
 
 use tokio_postgres::Row;
 
@@ -14,7 +13,9 @@ use super::session::{Params, Session};
 use super::statements::Sql;
 use crate::backlog;
 use crate::batch::{Conflict, Key};
-use crate::redelivery::{Counted, Fared, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, Walked, read, read_fared};
+use crate::redelivery::{
+    Counted, Fared, Redeliveries, RedeliveryRow, RedeliveryWrite, Span, Walked, read, read_counted, read_fared,
+};
 
 /// Does a write, and judges its guard by what it finds.
 pub(super) async fn write(on: &Session, write: &RedeliveryWrite) -> Result<(), Stop> {
@@ -89,16 +90,7 @@ pub(super) async fn sought(from: &Readers, span: &Span) -> Found<Vec<(EventNo, i
 }
 
 pub(super) async fn count(from: &Readers, span: &Span) -> Found<Counted> {
-    let found = of_span(from, Sql::SoughtCount, span, |row| {
-        let mut f = Fields::new(row, "event", 0, 0);
-        Ok(Counted {
-            looked: f.int()?,
-            found: f.int()?,
-            oldest_at: f.opt_int()?.map(UnixMillis),
-            first: f.opt_int()?,
-            last: f.opt_int()?,
-        })
-    });
+    let found = of_span(from, Sql::SoughtCount, span, read_counted);
     Ok(found.await?.pop().unwrap_or_default())
 }
 

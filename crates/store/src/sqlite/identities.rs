@@ -7,6 +7,7 @@ use super::fault::fault;
 use super::queries::{Found, many, merchant_columns, one};
 use super::{rows, secrets};
 use crate::contract::{ApplicationFilter, ApplicationView, Cursor, MerchantKind, MerchantRow, TokenRow};
+use crate::joined;
 use crate::words;
 
 macro_rules! application_columns {
@@ -24,15 +25,7 @@ macro_rules! application_columns {
 }
 
 fn view(row: &Row<'_>) -> Found<ApplicationView> {
-    let (application, next) = rows::application(row)?;
-    let mut rest = rows::Fields::new(row, "application", next, 1);
-    if rest.opt_int()?.is_none() {
-        return Err(rest.corrupt());
-    }
-    let (merchant, next) = rows::merchant(row, next)?;
-    let mut tenant = rows::Fields::new(row, "application", next, 1);
-    let (tenant_id, tenant_enabled) = (tenant.text()?, tenant.flag()?);
-    Ok(ApplicationView { application, merchant, tenant_id, tenant_enabled, secrets: Vec::new() })
+    Ok(joined::application_view(row)?.0)
 }
 
 /// Where two columns of an application stand among its columns.
@@ -49,7 +42,11 @@ pub(super) fn application(conn: &Connection, client_id: &str) -> Found<Option<Ap
     );
     let read = |row: &Row<'_>| {
         let is_it = row.get_ref(CLIENT_ID).is_ok_and(|id| id.as_str() == Ok(client_id));
-        Ok((is_it, row.get(APPLICATION_NO).map(ApplicationNo).map_err(fault)?, view(row)))
+        Ok((
+            is_it,
+            row.get(APPLICATION_NO).map(ApplicationNo).map_err(fault)?,
+            joined::application_view(row).map(|(view, _)| view),
+        ))
     };
     let Some((is_it, no, found)) = one(conn, sql, [client_id], read)? else { return Ok(None) };
     let secrets = secrets::of(conn, no);

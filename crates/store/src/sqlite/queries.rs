@@ -13,6 +13,7 @@ use crate::chain::{ChainHead, ChainLine, ChainPlace};
 use crate::contract::{
     AttemptRow, AuditKey, AuditRow, Cursor, EventRow, IdempotencyRow, MerchantRow, RuleFilter, RulePage, StoreError,
 };
+use crate::joined;
 use crate::own_events::OwnEventsPage;
 use crate::rule_page::RulePageBuilder;
 use crate::words;
@@ -151,18 +152,6 @@ pub(super) fn setting(conn: &Connection, name: &str) -> Found<Option<String>> {
     })
 }
 
-/// The last version and its base, where the row promises one.
-fn head(row: &Row<'_>, first: usize, version_no: Option<i64>) -> Found<RuleHead> {
-    let broken = || rows::Fields::new(row, "fee_rule_head", 0, 0).corrupt();
-    let (last, next) = rows::rule(row, first)?;
-    let last = last.filter(|l| version_no.is_none_or(|no| no == l.version_no)).ok_or_else(broken)?;
-    let (base, _) = rows::rule(row, next)?;
-    if base.as_ref().map(|b| b.version_no) != last.base_version_no {
-        return Err(broken());
-    }
-    Ok(RuleHead { last, base })
-}
-
 /// The newest version of a sub-account and its base: what every upgrade and every fee reads.
 pub(super) const NEWEST_RULE: &str = concat!(
     "SELECT h.merchant_no, h.version_no, ",
@@ -201,10 +190,10 @@ pub(super) fn rule_head(
     let Some(as_of) = as_of else {
         return one(conn, NEWEST_RULE, [of.0, tenant.0], |row| {
             let version_no = rows::Fields::new(row, "fee_rule_head", 1, 0).int()?;
-            head(row, 2, Some(version_no))
+            joined::rule_head(row, 2, Some(version_no))
         });
     };
-    one(conn, RULE_MADE_BY, [of.0, as_of.0, tenant.0], |row| head(row, 1, None))
+    one(conn, RULE_MADE_BY, [of.0, as_of.0, tenant.0], |row| joined::rule_head(row, 1, None))
 }
 
 /// The chain is walked newest first, from every 64th version that is not before the page. SQLite stops walking at the limit.
@@ -271,7 +260,7 @@ pub(super) fn rule_page(
     while let Some(row) = rows.next().map_err(fault)? {
         let mut fields = rows::Fields::new(row, "merchant", 1, 0);
         let (merchant_id, version_no) = (fields.text()?, fields.opt_int()?);
-        let found = version_no.map(|no| head(row, 3, Some(no))).transpose()?;
+        let found = version_no.map(|no| joined::rule_head(row, 3, Some(no))).transpose()?;
         page.add(&merchant_id, found.as_ref());
     }
     Ok(page.finish())

@@ -1,7 +1,6 @@
 //! Redeliveries of many events: what becomes of them, and how their events are found.
 
 use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
-use countersign_domain::time::UnixMillis;
 use rusqlite::{Connection, Params, Row, params};
 
 use super::heads::Heads;
@@ -113,16 +112,7 @@ pub(super) fn count(conn: &Connection, span: &Span) -> Found<Counted> {
         stretch!(),
         "ORDER BY e.seq LIMIT ?5) w"
     );
-    let read = |row: &Row<'_>| {
-        let mut f = Fields::new(row, "event", 0, 0);
-        Ok(Counted {
-            looked: f.int()?,
-            found: f.int()?,
-            oldest_at: f.opt_int()?.map(UnixMillis),
-            first: f.opt_int()?,
-            last: f.opt_int()?,
-        })
-    };
+    let read = |row: &Row<'_>| redelivery::read_counted(row);
     Ok(one(conn, sql, bound(span), read)?.unwrap_or_default())
 }
 

@@ -10,7 +10,7 @@ use crate::contract::{
 };
 use crate::read::{self, Columns, WrongType, hex};
 
-pub(super) use crate::read::{Fields, application, convert_order, merchant, rule};
+pub(super) use crate::read::{Fields, convert_order, merchant, rule};
 
 /// Readers of whole rows, for rows that live as long as they like.
 macro_rules! whole {
