@@ -59,8 +59,8 @@ fn a_node_that_starts_again_after_a_failover_takes_no_server_that_was_left_behin
     assert_eq!(node.terminate(), Some(0), "as the operator wants it");
 }
 
-#[test]
-fn a_role_that_may_not_write_a_table_that_somebody_else_made_is_told_what_to_run() {
+/// A server, a deployment in its database `d`, of which the role `cs` is the owner, the address for that role, and the folder.
+fn owned_by_cs() -> (Server, String, Place) {
     let server = Server::start(ServerOptions::default());
     for statement in ["CREATE ROLE cs LOGIN", "CREATE DATABASE d OWNER cs"] {
         server.ask("postgres", statement);
@@ -68,6 +68,12 @@ fn a_role_that_may_not_write_a_table_that_somebody_else_made_is_told_what_to_run
     let url = server.url("d").replace("postgres://postgres@", "postgres://cs@");
     let place = Place::fresh();
     place.ends(&["init", "--data", "data", "--database-url", &url], 0);
+    (server, url, place)
+}
+
+#[test]
+fn a_role_that_may_not_write_a_table_that_somebody_else_made_is_told_what_to_run() {
+    let (server, url, place) = owned_by_cs();
     let (doctor, serve) = (asked("doctor", &url), asked("serve", &url));
     place.ends(&doctor, 0);
     for taken in ["ALTER TABLE node_program OWNER TO postgres", "REVOKE DELETE ON node_program FROM cs"] {
@@ -120,13 +126,7 @@ fn a_role_that_may_not_use_the_schema_is_told_what_to_run_and_not_to_make_anothe
 
 #[test]
 fn a_node_whose_role_has_lost_its_rights_says_so_for_as_long_as_that_is_so() {
-    let server = Server::start(ServerOptions::default());
-    for statement in ["CREATE ROLE cs LOGIN", "CREATE DATABASE d OWNER cs"] {
-        server.ask("postgres", statement);
-    }
-    let url = server.url("d").replace("postgres://postgres@", "postgres://cs@");
-    let place = Place::fresh();
-    place.ends(&["init", "--data", "data", "--database-url", &url], 0);
+    let (server, url, place) = owned_by_cs();
     let log = place.path("log");
     let node = place.serve_logging(&["--database-url", &url], &log);
     server.ask("d", "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM cs");
