@@ -1,8 +1,9 @@
 //! The use cases over a store of their own, without sockets, with a clock that stands until it is moved.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use countersign::app::{App, Nodes, Parts};
 use countersign::clock::Clock;
 use countersign::config::Config;
@@ -15,6 +16,10 @@ use tempfile::TempDir;
 use zeroize::Zeroizing;
 
 use crate::backing::{Backing, StoreKind};
+use crate::patience::until;
+
+/// How long somebody may hold on to an application that is to go down.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How a store goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +63,7 @@ impl InProcess {
         }
     }
 
-    /// The use cases. Nobody may hold on to it when the store goes down.
+    /// The use cases. Nobody may go on to use it when the store goes down.
     pub fn app(&self) -> &Arc<App> {
         &self.app
     }
@@ -77,7 +82,11 @@ impl InProcess {
     pub async fn restart(self, ending: Ending, down_ms: i64) -> Result<Self> {
         let Self { app, clock, lasting } = self;
         let (config, folder, backing) = lasting.context("what is in memory only does not come back")?;
-        ensure!(Arc::strong_count(&app) == 1, "somebody still uses the application");
+        // A read that has answered may not have let go of it yet (`read_in_turn`).
+        until("the application is let go by all others", PATIENCE, async || {
+            Ok((Arc::strong_count(&app) == 1).then_some(()))
+        })
+        .await?;
         match ending {
             Ending::Closed => run::close_store(&app.store)?,
             Ending::Dropped => {}

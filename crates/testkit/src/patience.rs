@@ -1,4 +1,4 @@
-//! Waiting for what another process will do: asked again and again until a deadline. The one place of the testkit that does so.
+//! Waiting for what others will do: asked again and again until a deadline. The one place of the testkit that does so.
 
 use std::time::Duration;
 

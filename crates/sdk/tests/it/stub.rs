@@ -16,6 +16,7 @@ use countersign_sdk::protocol::signing::{SigningKey, decode_signature};
 use countersign_sdk::{Client, ClientBuilder};
 use serde_json::Value;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 pub const SECRET: &str = "demo-secret-not-for-production-0123456789ABCDEFabcdef";
 pub const CLIENT_ID: &str = "app_01";
@@ -71,10 +72,11 @@ impl Canned {
     }
 }
 
-#[derive(Default)]
 struct Script {
     seen: Mutex<Vec<Seen>>,
     answers: Mutex<VecDeque<Canned>>,
+    /// Whether it answers at all.
+    answering: watch::Sender<bool>,
 }
 
 /// The server. It ends with the test's runtime.
@@ -87,7 +89,11 @@ impl Stub {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let script = Arc::new(Script::default());
+        let script = Arc::new(Script {
+            seen: Mutex::default(),
+            answers: Mutex::default(),
+            answering: watch::Sender::new(true),
+        });
         let router = Router::new().fallback(answer).with_state(script.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { address, script }
@@ -96,6 +102,11 @@ impl Stub {
     /// Answers the next requests so, one after the other.
     pub fn answers(&self, answers: impl IntoIterator<Item = Canned>) {
         self.script.answers.lock().unwrap_or_else(PoisonError::into_inner).extend(answers);
+    }
+
+    /// Whether it answers; what is asked meanwhile is answered as soon as it does again.
+    pub fn answer_at_all(&self, answering: bool) {
+        self.script.answering.send_replace(answering);
     }
 
     /// What it was asked since the last time this was called.
@@ -120,6 +131,7 @@ async fn answer(
     body: Bytes,
 ) -> Response<Body> {
     script.seen.lock().unwrap_or_else(PoisonError::into_inner).push(Seen { method, uri, headers, body });
+    script.answering.subscribe().wait_for(|answering| *answering).await.expect("the script stays");
     let canned = script.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let canned = canned.unwrap_or_else(|| failure(Code::InternalError, "the test told no answer"));
     let mut response = Response::builder().status(canned.status);
