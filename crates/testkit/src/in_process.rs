@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use zeroize::Zeroizing;
 
 use crate::backing::{Backing, StoreKind};
-use crate::patience::until;
+use crate::patience::until_so;
 
 /// How long somebody may hold on to an application that is to go down.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -83,10 +83,7 @@ impl InProcess {
         let Self { app, clock, lasting } = self;
         let (config, folder, backing) = lasting.context("what is in memory only does not come back")?;
         // A read that has answered may not have let go of it yet (`read_in_turn`).
-        until("the application is let go by all others", PATIENCE, async || {
-            Ok((Arc::strong_count(&app) == 1).then_some(()))
-        })
-        .await?;
+        until_so("all others let go of the application", PATIENCE, || Arc::strong_count(&app) == 1).await?;
         match ending {
             Ending::Closed => run::close_store(&app.store)?,
             Ending::Dropped => {}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use tokio::time::{Instant, sleep};
 
 const PERIOD: Duration = Duration::from_millis(5);
@@ -23,4 +23,14 @@ pub async fn until<T>(
         }
         sleep(PERIOD).await;
     }
+}
+
+/// The same of what this process can see by itself.
+pub async fn until_so(what: &str, within: Duration, mut is_so: impl FnMut() -> bool) -> Result<()> {
+    let began = Instant::now();
+    while !is_so() {
+        ensure!(began.elapsed() < within, "{what}: not within {within:?}");
+        sleep(PERIOD).await;
+    }
+    Ok(())
 }

@@ -89,11 +89,8 @@ impl Stub {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let script = Arc::new(Script {
-            seen: Mutex::default(),
-            answers: Mutex::default(),
-            answering: watch::Sender::new(true),
-        });
+        let script =
+            Arc::new(Script { seen: Mutex::default(), answers: Mutex::default(), answering: watch::Sender::new(true) });
         let router = Router::new().fallback(answer).with_state(script.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { address, script }
