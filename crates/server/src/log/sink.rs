@@ -12,8 +12,9 @@ pub const LOST: &str = "countersign_log_lines_lost_total";
 const LINGER_MS: u64 = 10;
 /// More than this waiting to be written, and lines are dropped and counted.
 const WAITING_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How long the end of the process waits for its last lines to be taken.
-const LAST_LINES_FOR: Duration = Duration::from_secs(1);
+/// How long the end of the process waits for its last lines to be taken: they say why it ended, also where the machine is busy.
+const LAST_LINES_FOR: Duration = Duration::from_secs(5);
+
 #[derive(Default)]
 struct PendingLines {
     bytes: Vec<u8>,
@@ -243,7 +244,8 @@ mod tests {
             }
         }
         let (reader, stuck) = channel();
-        let (sink, guard) = LogSink::start(Stuck(stuck)).expect("a thread starts");
+        let (sink, mut guard) = LogSink::start(Stuck(stuck)).expect("a thread starts");
+        guard.patience = Duration::from_millis(50);
         sink.push(b"line\n");
         drop(guard);
         let is_written = || sink.shared.waiting.lock().expect("not poisoned").written;

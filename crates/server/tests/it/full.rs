@@ -21,13 +21,18 @@ pub fn asked(serving: &Serving, path: &str) -> (u16, String) {
 }
 
 /// Waits until `/readyz` answers with this status; what it says.
-pub fn becomes(serving: &Serving, status: u16) -> String {
+pub fn becomes(serving: &Serving, status: u16) {
+    becomes_since(serving, status, "");
+}
+
+/// The same with these words: for some other reason it may be so sooner.
+pub fn becomes_since(serving: &Serving, status: u16, words: &str) -> String {
     let mut said = (0, String::new());
     let found = within(PATIENCE, || {
         said = readiness(serving);
-        (said.0 == status).then_some(())
+        (said.0 == status && said.1.contains(words)).then_some(())
     });
-    assert!(found.is_some(), "{status} is wanted: {said:?}");
+    assert!(found.is_some(), "{status} {words:?} is wanted: {said:?}");
     said.1
 }
 
@@ -46,11 +51,11 @@ fn a_node_that_nobody_asks_for_anything_notices_that_it_cannot_write_and_lives()
     place.init();
     let log = place.path("log");
     let serving = place.serve_logging(&[], &log);
-    assert_eq!(readiness(&serving).0, 200);
+    becomes(&serving, 200);
     // Beyond the limit the system sends a signal, which ends a process that does not expect it. The log goes on up to here.
     limit_files_to(&serving, "16384");
-    let answer = becomes(&serving, 503);
-    assert!(answer.contains("the store takes no changes: ") && answer.contains("may not grow"), "{answer}");
+    let answer = becomes_since(&serving, 503, "the store takes no changes: ");
+    assert!(answer.contains("may not grow"), "{answer}");
     limit_files_to(&serving, "unlimited");
     becomes(&serving, 200);
     assert_eq!(serving.terminate(), Some(0));
@@ -89,8 +94,7 @@ fn a_node_whose_folder_takes_changes_of_the_database_and_no_new_file_is_not_read
     std::fs::create_dir(&taken).expect("made");
     let log = place.path("log");
     let serving = place.serve_logging(&[], &log);
-    let answer = becomes(&serving, 503);
-    assert!(answer.contains("the nonce journal cannot be written"), "{answer}");
+    becomes_since(&serving, 503, "the nonce journal cannot be written");
     let line = "The nonce journal takes no records, so this node is not ready: the store cannot answer: the nonce journal cannot be begun: \
                 data/nonces-000000000001.journal: File exists";
     until("the log says so", || std::fs::read_to_string(&log).expect("is read").contains(line));

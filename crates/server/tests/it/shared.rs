@@ -68,7 +68,9 @@ fn serve_that_is_told_to_stop_while_its_database_says_nothing_ends_at_once_and_w
     let primary = Server::start(ServerOptions::default());
     let place = ready(&primary.url("postgres"));
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let url = format!("postgres://u@{}/d?sslmode=disable", silent.local_addr().expect("has one"));
+    // It does not give up by itself meanwhile.
+    let address = silent.local_addr().expect("has one");
+    let url = format!("postgres://u@{address}/d?sslmode=disable&connect_timeout=600");
     let mut command = place.command(&["serve", "--data", "data", "--config", "c.toml", "--database-url", &url]);
     let server = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let _connection = silent.accept().expect("it comes");

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use countersign_store::testing::Tampering;
+use countersign_store::testing::{Tampering, free_port};
 
 use tokio::runtime::Runtime;
 
@@ -187,15 +187,13 @@ fn while_the_schema_is_brought_up_to_date_connections_are_refused() {
     let Some(database) = &place.database else { return };
     let runtime = runtime();
     let holder = runtime.block_on(database.hold_deliveries());
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
-    let (merchants, operators) = (free(), free());
-    let listen = [merchants, operators].map(|address| address.to_string());
+    let listen = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
     let mut serve =
         place.command(&["serve", "--data", "data", "--listen", &listen[0], "--operator-listen", &listen[1]]);
     let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
     let mut said = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
     assert!(said.any(|line| line.is_ok_and(|line| line.contains("is held by somebody"))), "it ended");
-    for address in [merchants, operators] {
+    for address in &listen {
         let refused = std::net::TcpStream::connect(address).expect_err("nobody answers yet");
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     }

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use countersign_testkit::backing::StoreKind;
 use countersign_testkit::rotation;
+use countersign_testkit::wire::wall_ms;
 
 /// Applications whose secrets are rotated in each round.
 const APPLICATIONS: usize = 8;
@@ -12,7 +13,9 @@ fn main() -> Result<()> {
     let rounds =
         words.next().context("usage: rotation ROUNDS [sqlite|postgres]")?.parse().context("ROUNDS is a number")?;
     let kind = words.next().map_or(Ok(StoreKind::Sqlite), |word| StoreKind::lasting(&word))?;
-    let report = tokio::runtime::Runtime::new()?.block_on(rotation::run(kind, rounds, APPLICATIONS))?;
+    let seed = u64::try_from(wall_ms()).context("a clock before 1970")?;
+    println!("seed                                    {seed}");
+    let report = tokio::runtime::Runtime::new()?.block_on(rotation::run(kind, rounds, APPLICATIONS, seed))?;
     rotation::print(&report);
     Ok(())
 }

@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     let seconds =
         words.next().context("usage: victim SECONDS [sqlite|postgres]")?.parse().context("SECONDS is a number")?;
     let kind = words.next().map_or(Ok(StoreKind::Sqlite), |word| StoreKind::lasting(&word))?;
-    let report = tokio::runtime::Runtime::new()?.block_on(victim::run(kind, seconds))?;
+    let report = tokio::runtime::Runtime::new()?.block_on(victim::run(kind, seconds, ""))?;
     victim::print(&report);
     report.verdict(RATE_MIN)
 }

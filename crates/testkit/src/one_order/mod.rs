@@ -96,7 +96,15 @@ impl Run {
         let mut under_way = JoinSet::new();
         for mut connection in connections.drain(..) {
             let request = self.signed(name, &content);
-            under_way.spawn(async move { connection.send(&request).await.map(|answer| (connection, answer.json())) });
+            under_way.spawn(async move {
+                loop {
+                    let answer = connection.send(&request).await?;
+                    // Its turn did not come soon, and nothing was done.
+                    if answer.status != 503 {
+                        return anyhow::Ok((connection, answer.json()));
+                    }
+                }
+            });
         }
         let mut answers = Vec::new();
         while let Some(ended) = under_way.join_next().await {

@@ -26,9 +26,11 @@ use shop::{Front, Shop};
 const OVERLAP: Duration = Duration::from_secs(6);
 /// Whoever changes his secret has done so by then: a request that is signed with the old one shall be there before its end.
 const LATEST_MS: i64 = 5_500;
-/// What was signed before a rotation or a switch has arrived by then, also from a node that hears of it from another one. A receiver that knows one
-/// secret at a time changes it no sooner after the rotation.
+/// No node signs as before a rotation or a switch any more: it has heard of it by then, also from another one. A receiver that knows one secret at a
+/// time changes it no sooner after the rotation.
 const SETTLED_MS: i64 = 2_500;
+/// Nobody's clock is further from this one's: what must hold from a moment on may hold so much sooner.
+const APART_MS: i64 = 500;
 const SETTLED: Duration = Duration::from_millis(SETTLED_MS.unsigned_abs());
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(60);
@@ -52,8 +54,8 @@ pub struct Report {
     pub refused_after_the_end: usize,
 }
 
-/// Rotates every secret of `applications` applications so many times.
-pub async fn run(kind: StoreKind, rounds: usize, applications: usize) -> Result<Report> {
+/// Rotates every secret of `applications` applications so many times, at moments that `seed` draws.
+pub async fn run(kind: StoreKind, rounds: usize, applications: usize, seed: u64) -> Result<Report> {
     let folder = tempfile::tempdir()?;
     let backing = Backing::fresh(kind).await;
     let mut deployment = Deployment::init_on(&folder.path().join("data"), &backing)?;
@@ -72,7 +74,7 @@ pub async fn run(kind: StoreKind, rounds: usize, applications: usize) -> Result<
     }
     let mut load = start(&servers, &shops);
     let mut report = Report { nodes: servers.len(), applications, ..Report::default() };
-    let mut dice = Dice::new(u64::try_from(wall_ms()).unwrap_or(1));
+    let mut dice = Dice::new(seed);
     for round in 0..rounds {
         let mut rotations = JoinSet::new();
         for (n, shop) in shops.iter().enumerate() {
@@ -146,48 +148,45 @@ struct Rotated {
 impl Rotation {
     async fn run(mut self, listeners: Vec<std::net::SocketAddr>) -> Result<Rotated> {
         let path = format!("/applications/{}/secrets", self.shop.client_id);
-        let began = Instant::now();
+        let (began, began_ms) = (Instant::now(), wall_ms());
         let made = self.access.provision("POST", &path, json!({"overlap_s": OVERLAP.as_secs()})).await?;
-        let ended = Instant::now() + OVERLAP;
+        let overlap_ms = i64::try_from(OVERLAP.as_millis())?;
+        let (ended, made_ms) = (Instant::now() + OVERLAP, wall_ms());
         ensure!(made["old_secrets_end_at"].is_string(), "a rotation says when the old secret ends");
         let secret = made["payment_api_secret"].as_str().context("it is shown once")?.to_owned();
         let id = made["secret_id"].as_str().context("an id")?.to_owned();
-        let before = self.shop.replace(&secret);
-        let mut moment = |from: i64| began + Duration::from_millis(self.dice.between(from, LATEST_MS).unsigned_abs());
+        let before = self.shop.replace(&secret, began + OVERLAP);
+        let mut moment = |from: i64| self.dice.between(from, LATEST_MS);
         let (signs, verifies, switches) = (moment(0), moment(SETTLED_MS), moment(0));
+        let after = |ms: i64| began + Duration::from_millis(ms.unsigned_abs());
         let old = self.shop.signer();
+        self.shop.verify_with(&secret, (began_ms + verifies).max(made_ms + SETTLED_MS));
         let signing = async {
-            sleep_until(signs).await;
+            sleep_until(after(signs)).await;
             self.shop.sign_with(&secret);
-        };
-        let verifying = async {
-            sleep_until(verifies).await;
-            self.shop.verify_with(&secret);
         };
         let switching = async {
             if self.by_hand {
-                sleep_until(switches).await;
+                sleep_until(after(switches)).await;
+                self.shop.signed_first_by(&[&before, &secret], wall_ms() - APART_MS);
+                self.access.provision("POST", &format!("{path}/{id}/use-for-callbacks"), json!({})).await?;
+                self.shop.signed_first_by(&[&secret], wall_ms() + SETTLED_MS);
             } else {
                 // Nobody says so: the end of the old one does.
-                sleep_until(ended.checked_sub(Duration::from_millis(500)).context("a moment before")?).await;
-            }
-            self.shop.signed_first_by(&[&before, &secret]);
-            if self.by_hand {
-                self.access.provision("POST", &format!("{path}/{id}/use-for-callbacks"), json!({})).await?;
-                sleep(SETTLED).await;
-                self.shop.signed_first_by(&[&secret]);
+                self.shop.signed_first_by(&[&before, &secret], began_ms + overlap_ms - APART_MS);
+                self.shop.signed_first_by(&[&secret], made_ms + overlap_ms + SETTLED_MS);
             }
             anyhow::Ok(())
         };
-        let ((), (), switched) = tokio::join!(signing, verifying, switching);
+        let ((), switched) = tokio::join!(signing, switching);
         switched?;
         sleep_until(ended).await;
         for listen in &listeners {
             let answer = once(*listen, &old.draft("GET", shop::TARGET, b"").bytes()).await?;
             ensure!(answer.code() == "400002", "after its end a secret came to {} {}", answer.status, answer.json());
         }
+        // Some are sent that only the new one may have signed.
         sleep(SETTLED).await;
-        self.shop.signed_first_by(&[&secret]);
         Ok(Rotated { by_hand: self.by_hand, refused: listeners.len() })
     }
 }

@@ -14,7 +14,7 @@ use countersign_protocol::signing::SigningKey;
 use countersign_sdk::callback::{CallbackVerifier, failed, processed};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::operator::OperatorAccess;
 use crate::wire::{Connection, Signer};
@@ -30,10 +30,10 @@ const EVENT_PAUSE: Duration = Duration::from_millis(40);
 pub struct Shop {
     pub client_id: String,
     number: usize,
-    signs: RwLock<Arc<Signer>>,
-    verifies: RwLock<Arc<CallbackVerifier>>,
-    /// Whose signature may stand in the first header now: strict, whoever falls back on the second one would not see a switch that came too soon.
-    first_by: RwLock<Arc<Vec<CallbackVerifier>>>,
+    signs: RwLock<Signing>,
+    verifies: Schedule<CallbackVerifier>,
+    /// Whose signature may stand in the first header: strict, whoever falls back on the second one would not see a switch that came too soon.
+    first_by: Schedule<Vec<CallbackVerifier>>,
     secret: RwLock<String>,
     answered: AtomicUsize,
     emitted: AtomicUsize,
@@ -41,6 +41,34 @@ pub struct Shop {
     refused: Mutex<Vec<String>>,
     failed: Mutex<Vec<String>>,
     stopped: AtomicBool,
+}
+
+/// What a merchant signs with.
+#[derive(Clone, Debug)]
+struct Signing {
+    by: Arc<Signer>,
+    /// From then on it may be refused: its secret was rotated.
+    ends: Option<Instant>,
+}
+
+/// What holds for a callback, by the server's stamp of it: a receiver that stands still for a while hears of it late.
+#[derive(Debug)]
+struct Schedule<T>(RwLock<Vec<(i64, Arc<T>)>>);
+
+impl<T> Schedule<T> {
+    fn always(what: T) -> Self {
+        Self(RwLock::new(vec![(i64::MIN, Arc::new(what))]))
+    }
+
+    /// From this moment on, in Unix ms; later than all that was planned before.
+    fn plan(&self, from_ms: i64, what: T) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push((from_ms, Arc::new(what)));
+    }
+
+    fn at(&self, stamp_ms: i64) -> Option<Arc<T>> {
+        let planned = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        planned.iter().rev().find(|(from_ms, _)| *from_ms <= stamp_ms).map(|(_, what)| what.clone())
+    }
 }
 
 impl Shop {
@@ -54,9 +82,9 @@ impl Shop {
         let (client_id, secret) = (text("client_id")?, text("payment_api_secret")?);
         Ok(Self {
             number,
-            signs: RwLock::new(Arc::new(signer(&client_id, &secret))),
-            first_by: RwLock::new(Arc::new(vec![verifier(&client_id, &secret)])),
-            verifies: RwLock::new(Arc::new(verifier(&client_id, &secret))),
+            signs: RwLock::new(Signing { by: Arc::new(signer(&client_id, &secret)), ends: None }),
+            first_by: Schedule::always(vec![verifier(&client_id, &secret)]),
+            verifies: Schedule::always(verifier(&client_id, &secret)),
             secret: RwLock::new(secret),
             client_id,
             answered: AtomicUsize::default(),
@@ -70,27 +98,32 @@ impl Shop {
 
     /// Who signs now.
     pub fn signer(&self) -> Arc<Signer> {
+        self.signing().by
+    }
+
+    fn signing(&self) -> Signing {
         self.signs.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Signs with this secret from now on.
     pub fn sign_with(&self, secret: &str) {
-        *self.signs.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(signer(&self.client_id, secret));
+        let by = Arc::new(signer(&self.client_id, secret));
+        *self.signs.write().unwrap_or_else(PoisonError::into_inner) = Signing { by, ends: None };
     }
 
-    /// Verifies callbacks with this secret, and no other, from now on.
-    pub fn verify_with(&self, secret: &str) {
-        *self.verifies.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(verifier(&self.client_id, secret));
+    /// Verifies with this secret, and no other, what is sent from then on.
+    pub fn verify_with(&self, secret: &str, from_ms: i64) {
+        self.verifies.plan(from_ms, verifier(&self.client_id, secret));
     }
 
-    /// From now on callbacks must be signed first by one of these.
-    pub fn signed_first_by(&self, secrets: &[&str]) {
-        let verifiers = secrets.iter().map(|secret| verifier(&self.client_id, secret)).collect();
-        *self.first_by.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(verifiers);
+    /// What is sent from then on must be signed first by one of these.
+    pub fn signed_first_by(&self, secrets: &[&str], from_ms: i64) {
+        self.first_by.plan(from_ms, secrets.iter().map(|secret| verifier(&self.client_id, secret)).collect());
     }
 
-    /// The secret before the rotation that begins now; the next one's is `new`.
-    pub fn replace(&self, new: &str) -> String {
+    /// The secret before the rotation that begins now, which is good at least until `ends`; the next one's is `new`.
+    pub fn replace(&self, new: &str, ends: Instant) -> String {
+        self.signs.write().unwrap_or_else(PoisonError::into_inner).ends = Some(ends);
         std::mem::replace(&mut *self.secret.write().unwrap_or_else(PoisonError::into_inner), new.to_owned())
     }
 
@@ -136,7 +169,8 @@ impl Shop {
     pub async fn send(self: Arc<Self>, listen: SocketAddr) {
         let mut connection = None;
         while self.goes_on() {
-            let draft = self.signer().draft("GET", TARGET, b"");
+            let Signing { by, ends } = self.signing();
+            let draft = by.draft("GET", TARGET, b"");
             let open = match connection.take() {
                 Some(open) => Ok(open),
                 None => Connection::open(listen).await,
@@ -150,6 +184,8 @@ impl Shop {
                     self.answered.fetch_add(1, Ordering::SeqCst);
                     connection = Some(open);
                 }
+                // It came too late: sent again, with the secret of then.
+                Ok((_, answer)) if answer.code() == "400002" && ends.is_some_and(|ends| ends <= Instant::now()) => {}
                 Ok((_, answer)) => self.was_refused(format!("{} {}", answer.status, answer.json())),
                 Err(error) => self.was_refused(error.to_string()),
             }
@@ -175,10 +211,13 @@ impl Shop {
         }
     }
 
-    /// A callback has come: whether it is genuine, by the one secret that is known now.
+    /// A callback has come: whether it is genuine, by the one secret that was known when it was sent.
     fn received(&self, headers: &HeaderMap, body: &Bytes) -> Vec<u8> {
-        let verifier = self.verifies.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let first_by = self.first_by.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let stamp = headers.get("x-service-timestamp").and_then(|value| value.to_str().ok()?.parse().ok());
+        let planned = |stamp| Some((self.verifies.at(stamp)?, self.first_by.at(stamp)?));
+        let Some((verifier, first_by)) = stamp.and_then(planned) else {
+            return self.is_bad("no stamp says when it was sent".to_owned());
+        };
         let first = |name: &str| if name.ends_with("-next") { None } else { headers.get(name)?.to_str().ok() };
         if !first_by.iter().any(|verifier| verifier.verify_now(first, body).is_ok()) {
             return self.is_bad("the first signature is by another secret than the one that was chosen".to_owned());

@@ -1,5 +1,17 @@
 //! The operator listener's router, in process, over a real store: every call, and each of its refusals.
 
+/// Calls until it is served: where a turn does not come soon nothing was done, and the caller is told to say it again.
+macro_rules! said_again {
+    ($call:expr) => {
+        loop {
+            let answer = $call.await;
+            if answer.status != 503 {
+                break answer;
+            }
+        }
+    };
+}
+
 mod applications;
 mod callbacks;
 mod calls;

@@ -1,7 +1,7 @@
 //! A node behind a load balancer is told to stop: it says so first, and serves on until nobody should ask it any more.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use countersign_testkit::backing::{Backing, StoreKind};
 use countersign_testkit::patience::until;
@@ -68,6 +68,8 @@ async fn a_node_that_lingers_is_not_ready_and_does_everything_else_until_it_is_t
 async fn a_node_that_has_lingered_ends_by_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let (server, _backing) = lingering(folder.path(), "2s").await;
-    leaves(&server).await;
+    let told = Instant::now();
+    server.tell_to_stop().expect("it is there");
     server.wait().expect("it ends");
+    assert!(told.elapsed() >= Duration::from_secs(2), "it goes on for a while");
 }

@@ -208,7 +208,7 @@ async fn a_hundred_changes_at_once_all_happen_one_after_the_other() {
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..100 {
         let (house, path) = (house.clone(), path.clone());
-        tasks.spawn(async move { house.patch(&path, json!({"name": format!("n{n}")})).await.status });
+        tasks.spawn(async move { said_again!(house.patch(&path, json!({"name": format!("n{n}")}))).status });
     }
     while let Some(status) = tasks.join_next().await {
         assert_eq!(status.expect("no panic"), 200);

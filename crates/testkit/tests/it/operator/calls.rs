@@ -89,9 +89,9 @@ async fn fifty_calls_at_once_under_one_key_have_one_effect() {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..50 {
         let house = house.clone();
-        tasks.spawn(
-            async move { house.post_keyed("k", "/merchants", r#"{"name":"M"}"#).await.ok().text_of("merchant_id") },
-        );
+        tasks.spawn(async move {
+            said_again!(house.post_keyed("k", "/merchants", r#"{"name":"M"}"#)).ok().text_of("merchant_id")
+        });
     }
     let ids = tasks.join_all().await;
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");

@@ -260,7 +260,7 @@ async fn fifty_changes_of_a_merchant_at_once_all_happen_one_after_the_other() {
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..50 {
         let house = house.clone();
-        tasks.spawn(async move { house.patch("/merchants/m", json!({"enabled": n % 2 == 0})).await.status });
+        tasks.spawn(async move { said_again!(house.patch("/merchants/m", json!({"enabled": n % 2 == 0}))).status });
     }
     assert!(tasks.join_all().await.into_iter().all(|status| status == 200));
     assert_eq!(house.audit().await.iter().filter(|line| line["action"] == "merchant.update").count(), 50);

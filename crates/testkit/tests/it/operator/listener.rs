@@ -130,7 +130,9 @@ impl House {
         let dispatch = DispatchSettings {
             allow_private: egress.allow_private,
             allowed_ports: egress.allowed_ports.clone(),
-            deadline: Duration::from_secs(2),
+            // Nothing here is about time that runs out.
+            deadline: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(60),
             ..DispatchSettings::default()
         };
         let settings = OperatorSettings {

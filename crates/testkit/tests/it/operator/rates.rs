@@ -124,7 +124,9 @@ async fn of_rates_put_at_once_each_has_its_revision_and_its_line() {
     let mut all = tokio::task::JoinSet::new();
     for n in 1..=32 {
         let house = std::sync::Arc::clone(&house);
-        all.spawn(async move { put(&house, "GT_USDT", json!({"rate": n})).await.ok().json()["revision"].as_i64() });
+        all.spawn(
+            async move { said_again!(put(&house, "GT_USDT", json!({"rate": n}))).ok().json()["revision"].as_i64() },
+        );
     }
     let mut revisions = all.join_all().await;
     revisions.sort_unstable();
