@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -92,6 +92,8 @@ impl Server {
             "SELECT 1 WHERE {wanted} = 1 OR NOT EXISTS (SELECT FROM pg_stat_replication)
                 OR EXISTS (SELECT FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))"
         ));
+        // Whether commits wait at all is said by the checkpointer, when it hears of the setting: before it makes a checkpoint that it is asked for.
+        self.ask("postgres", "CHECKPOINT");
     }
 
     /// The address of one of its databases.
@@ -207,7 +209,8 @@ impl Server {
         tell(signal, process.id());
         // A process that is stopped does not hear it.
         for pid in self.held_back.drain(..) {
-            tell("-KILL", pid);
+            // The server may have done so itself by now.
+            drop(signalled("-KILL", pid));
         }
         process.wait().expect("it is our child");
     }
@@ -231,6 +234,8 @@ impl Server {
         {
             postgres.args(["-c", setting]);
         }
+        // A standby whose sender is held back does not ask for another one, however long a test takes.
+        postgres.args(["-c", "wal_receiver_timeout=0", "-c", "wal_sender_timeout=0"]);
         // A group of its own: an interrupt at the terminal is for the test, and the watcher ends the server after it.
         postgres.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
         self.process = Some(postgres.spawn().expect("PostgreSQL can be started"));
@@ -282,8 +287,12 @@ impl Server {
     }
 }
 
+fn signalled(signal: &str, process: u32) -> std::io::Result<ExitStatus> {
+    Command::new("kill").args([signal, &process.to_string()]).stderr(Stdio::null()).status()
+}
+
 fn tell(signal: &str, process: u32) {
-    let told = Command::new("kill").args([signal, &process.to_string()]).status();
+    let told = signalled(signal, process);
     assert!(told.is_ok_and(|told| told.success()), "a process of the server can be told {signal}");
 }
 
