@@ -13,6 +13,7 @@ use countersign_store::{PostgresOptions, PostgresStore, Store, StoreError};
 use tokio::time::timeout;
 
 use crate::fixtures::*;
+use crate::until::{PATIENCE, done, opened, read, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_with_a_synchronous_standby_is_on_it_when_the_primary_dies() {
@@ -116,15 +117,13 @@ async fn the_server_says_which_standbys_commits_wait_for() {
     drop(standby);
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// A setting as each of some reads finds it: every thread has a connection of its own for them.
 async fn read_by_many(store: &Arc<PostgresStore>, name: &'static str) -> Vec<Option<String>> {
-    let read = |store: Arc<PostgresStore>| tokio::spawn(async move { store.setting(name).await.expect("reads") });
-    let reading: Vec<_> = (0..8).map(|_| read(Arc::clone(store))).collect();
+    let reads = |store: Arc<PostgresStore>| tokio::spawn(async move { read(|| store.setting(name)).await });
+    let reading: Vec<_> = (0..8).map(|_| reads(Arc::clone(store))).collect();
     let mut found = Vec::new();
-    for read in reading {
-        found.push(read.await.expect("ends"));
+    for reads in reading {
+        found.push(reads.await.expect("ends"));
     }
     found
 }
@@ -135,17 +134,20 @@ async fn nothing_is_read_from_a_server_that_was_left_behind_though_it_goes_on_an
         let primary = Server::start(ServerOptions::default());
         let standby = primary.standby("b");
         primary.set_synchronous("*");
-        let options = PostgresOptions::new(Server::url_of(&[&primary, &standby], "postgres"), [1; 16], [1; 16]);
-        let options = PostgresOptions { second: Duration::from_millis(100), ..options };
-        let store = Arc::new(PostgresStore::open(options).await.expect("opens"));
-        furnish(&*store).await;
+        let options = PostgresOptions::new(Server::url_of(&[&primary, &standby], "postgres"), [1; 16], [9; 16]);
+        let options = PostgresOptions { second: LONG_SECOND, ..options };
+        furnish(&PostgresStore::open(options.clone()).await.expect("opens")).await;
+        // A short one: a commit that waits for the server before is given up after ten of them.
+        let options = PostgresOptions { second: Duration::from_millis(300), node: [1; 16], ..options };
+        let store = Arc::new(opened(&options).await);
         let mut heard = store.signals().expect("nodes hear each other");
         // What is told whenever it begins to listen; nobody calls out anything here.
         let mut begins = async || while heard.recv().await.expect("is told") != Signal::Due(LaneSet::ALL) {};
         timeout(PATIENCE, begins()).await.expect("it listens");
-        let revision = store.directory_changes(i64::MAX, NOBODY).await.expect("reads").revision;
+        let revision = read(|| store.directory_changes(i64::MAX, NOBODY)).await.revision;
         assert_eq!(read_by_many(&store, "after").await, vec![None; 8]);
-        assert!(store.events(EventFilter::default(), all(), 9).await.is_ok(), "lists have connections, too");
+        // Lists have connections, too.
+        read(|| store.events(EventFilter::default(), all(), 9)).await;
         if is_fenced {
             primary.ask("postgres", "ALTER SYSTEM SET default_transaction_read_only = on");
             primary.ask("postgres", "SELECT pg_reload_conf()");
@@ -159,15 +161,15 @@ async fn nothing_is_read_from_a_server_that_was_left_behind_though_it_goes_on_an
             found.iter().all(|found| found.as_deref() == Some("yes")),
             "{is_fenced}: a caller reads what it wrote: {found:?}"
         );
-        commit(&*store, vec![Write::InsertMerchant(Box::new(sub(11, "sub-b")))]).await;
-        let found = store.merchants(None, None, all()).await.expect("reads");
+        done(&*store, || vec![Write::InsertMerchant(Box::new(sub(11, "sub-b")))]).await;
+        let found = read(|| store.merchants(None, None, all())).await;
         assert!(found.iter().any(|merchant| merchant.merchant_id == "sub-b"), "lists, too: {is_fenced}");
         assert_eq!(
             primary.ask("postgres", "SELECT count(*) FROM setting WHERE name = 'after'"),
             "0",
             "it is still there"
         );
-        let connections = store.directory_changes(revision, NOBODY).await.expect("reads").connection;
+        let connections = read(|| store.directory_changes(revision, NOBODY)).await.connection;
         assert!(connections > 1, "the look at the directory is at the new one");
         timeout(PATIENCE, begins()).await.expect("it listens anew");
     }
@@ -182,7 +184,10 @@ async fn refused(options: PostgresOptions) -> String {
 async fn a_store_that_opens_takes_no_server_that_was_left_behind_though_it_takes_writes() {
     let primary = Server::start(ServerOptions::default());
     let (standby, other) = (primary.standby("b"), primary.standby("c"));
-    let options = |servers: &[&Server]| PostgresOptions::new(Server::url_of(servers, "postgres"), [1; 16], [1; 16]);
+    let options = |servers: &[&Server]| PostgresOptions {
+        second: LONG_SECOND,
+        ..PostgresOptions::new(Server::url_of(servers, "postgres"), [1; 16], [1; 16])
+    };
     let both = || options(&[&primary, &standby]);
     drop(PostgresStore::open(both()).await.expect("opens"));
     assert_eq!(PostgresStore::split(&both()).await.expect("answers"), None);
@@ -195,7 +200,8 @@ async fn a_store_that_opens_takes_no_server_that_was_left_behind_though_it_takes
     commit(&store, vec![put("after", "yes")]).await;
     let found = |server: &Server| server.ask("postgres", "SELECT count(*) FROM setting WHERE name = 'after'");
     assert_eq!((found(&standby).as_str(), found(&primary).as_str()), ("1", "0"));
-    let split = PostgresStore::split(&both()).await.expect("answers").expect("both take writes");
+    // When one has answered, the other has two seconds: a loaded machine may take longer.
+    let split = until("both take writes", async || PostgresStore::split(&both()).await.expect("answers")).await;
     assert!(split.contains(" on timeline 1, ") && split.ends_with(" on timeline 2"), "{split}");
 
     let office = store.office().expect("it says who it is");

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_domain::conversion::{Limits, Pair, Quote};
 use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
@@ -86,9 +87,12 @@ pub fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(&dir.join("countersign.db"), options()).expect("opens")
 }
 
-/// Options of a node; no two nodes have the same number.
+/// The unit of limits that no test waits for: a loaded machine may stand still for seconds.
+pub const LONG_SECOND: Duration = Duration::from_secs(10);
+
+/// Options of a node; no two nodes have the same number. Whoever waits for a limit has a unit of his own.
 pub fn postgres_options(database: &Database, node: u8) -> PostgresOptions {
-    PostgresOptions::new(database.url(), [node; 16], [node; 16])
+    PostgresOptions { second: LONG_SECOND, ..PostgresOptions::new(database.url(), [node; 16], [node; 16]) }
 }
 
 pub async fn open_postgres(database: &Database, node: u8) -> PostgresStore {

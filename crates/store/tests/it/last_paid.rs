@@ -2,18 +2,17 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
 use countersign_store::contract::CommitError;
 use countersign_store::payment_order::PaymentOrderRow;
 use countersign_store::testing::Database;
 use countersign_store::{AnyStore, Store as _};
-use tokio::time::Instant;
 
 use crate::contract::last_paid::{add, made, pay, since};
 use crate::fixtures::*;
 use crate::postgres::begin;
+use crate::until::so_many_wait;
 
 /// Whether an order of the sub-account was paid before, and how many versions were made before.
 const BEFORE: [(bool, i64); 4] = [(false, 0), (false, 1), (true, 0), (true, 1)];
@@ -38,17 +37,6 @@ fn rests_on(version_no: i64) -> Write {
     Write::Guard(Guard::RuleHead { tenant: TENANT, merchant: SUB, version_no })
 }
 
-/// Waits until so many wait for a lock.
-async fn wait(database: &Database, count: i64) {
-    let watcher = database.client().await;
-    let asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let begun = Instant::now();
-    while watcher.query_one(asked, &[]).await.expect("reads").get::<_, i64>(0) < count {
-        assert!(begun.elapsed() < Duration::from_secs(3), "not so many wait");
-        tokio::task::yield_now().await;
-    }
-}
-
 /// Whether anything was paid and any version made before, a version that was decided before a payment and comes after it is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_version_waits_for_a_payment_that_is_under_way_and_is_refused_if_it_is_not_later() {
@@ -58,10 +46,10 @@ async fn a_version_waits_for_a_payment_that_is_under_way_and_is_refused_if_it_is
         holder.batch_execute("BEGIN; SELECT * FROM payment_order FOR UPDATE").await.expect("holds the orders");
         let mut paying = pin!(nodes[0].commit(Batch(vec![pay(&row, 500), rests_on(versions)])));
         begin(paying.as_mut()).await;
-        wait(&database, 1).await;
+        so_many_wait(&database, 1).await;
         let mut making = pin!(nodes[1].commit(Batch(vec![append(SUB, made(versions + 1, 500)), audit("no")])));
         begin(making.as_mut()).await;
-        wait(&database, 2).await;
+        so_many_wait(&database, 2).await;
         holder.batch_execute("COMMIT").await.expect("lets go");
         paying.await.expect("is applied");
         let Err(CommitError::Conflict(refused)) = making.await else { panic!("{was_paid} {versions}: it is made") };
@@ -79,10 +67,10 @@ async fn a_payment_waits_for_a_version_that_is_under_way_and_is_decided_anew() {
         holder.batch_execute("BEGIN; SELECT * FROM audit_head FOR UPDATE").await.expect("holds the end of the log");
         let mut making = pin!(nodes[1].commit(Batch(vec![append(SUB, made(versions + 1, 500)), audit("made")])));
         begin(making.as_mut()).await;
-        wait(&database, 1).await;
+        so_many_wait(&database, 1).await;
         let mut paying = pin!(nodes[0].commit(Batch(vec![pay(&row, 501), rests_on(versions)])));
         begin(paying.as_mut()).await;
-        wait(&database, 2).await;
+        so_many_wait(&database, 2).await;
         holder.batch_execute("COMMIT").await.expect("lets go");
         making.await.expect("is applied");
         let Err(CommitError::Conflict(refused)) = paying.await else { panic!("{was_paid} {versions}: it is paid") };

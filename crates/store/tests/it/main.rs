@@ -29,3 +29,4 @@ mod settling;
 mod sqlite;
 mod sqlite_files;
 mod tenancy;
+mod until;

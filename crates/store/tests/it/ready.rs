@@ -1,11 +1,12 @@
 //! Whether a store sees that the schema, which was right at its start, no longer is.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use countersign_store::testing::{Damage, Database};
 use countersign_store::{PostgresStore, Store};
 
 use crate::fixtures::{Fresh, commit, furnish, postgres, postgres_options, put, sqlite};
+use crate::until::PATIENCE;
 
 async fn damage(fresh: &Fresh, what: &Damage) {
     match (&fresh.database, &fresh.dir) {
@@ -23,7 +24,7 @@ async fn says(store: &impl Store, wanted: impl Fn(Option<&str>) -> bool) {
         if wanted(said.as_deref()) {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(5), "{said:?}");
+        assert!(began.elapsed() < PATIENCE, "{said:?}");
         commit(store, vec![put("a", "1")]).await;
     }
 }
