@@ -445,9 +445,9 @@ mod tests {
         (row.cursor_seq, row.through_seq) = (row.through_seq, row.through_seq + STRETCH);
         let view = walk.app.store.application(&walk.client_id).await.expect("reads").expect("is there");
         let now = Instant::now();
-        let most = (1, LOOK_EVERY);
-        let next = walk.dispatcher.advance(&row, &view, Fence(0), most, now).await.expect("a look");
-        assert!(next.is_some_and(|next| next < now + LOOK_EVERY), "nothing was found");
+        let hour = Duration::from_secs(3_600);
+        let next = walk.dispatcher.advance(&row, &view, Fence(0), (1, hour), now).await.expect("a look");
+        assert!(next.is_some_and(|next| next < now + hour), "nothing was found");
         Deployment::close(&walk.app);
     }
 
