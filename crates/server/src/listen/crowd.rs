@@ -135,6 +135,8 @@ mod tests {
 
     use super::*;
 
+    const MINUTE_MS: u64 = 60_000;
+
     /// Whether it has been told to.
     async fn leaves(told: &Told) -> bool {
         tokio::time::timeout(Duration::ZERO, told.to_leave()).await.is_ok()
@@ -143,6 +145,7 @@ mod tests {
     #[tokio::test]
     async fn who_never_asked_leaves_first_then_who_asks_for_nothing_now_and_nobody_else() {
         let crowd = Crowd::new(3);
+        let came = Instant::now();
         let [busy, idle, silent] = std::array::from_fn(|_| Arc::new(ConnectionState::default()));
         let [at_work, at_rest, mute] = [&busy, &idle, &silent].map(|state| crowd.join(state));
         for state in [&busy, &idle] {
@@ -150,7 +153,7 @@ mod tests {
         }
         let _under_way: Vec<_> = (0..HOLDERS).map(|_| busy.clone()).collect();
 
-        crowd.make_room(Instant::now());
+        crowd.make_room(came);
         assert!(!leaves(&mute).await && !leaves(&at_rest).await, "both have just come");
         let later = Instant::now() + GRACE;
         crowd.make_room(later);
@@ -171,13 +174,12 @@ mod tests {
         for state in &all {
             state.asks();
         }
-        // Whoever came first has asked last, and one just now.
-        let quiet = GRACE.as_secs() + 1;
+        // Whoever came first has asked last, and one just now. Minutes lie between them: they did not come in one instant.
         for (no, state) in (0..).zip(&all) {
-            state.asked_at_ms.store(1_000 - no, Ordering::Relaxed);
+            state.asked_at_ms.store((100 - no) * MINUTE_MS, Ordering::Relaxed);
         }
-        all[1].asked_at_ms.store(quiet * 1_000 + 1_000, Ordering::Relaxed);
-        crowd.make_room(Instant::now() + Duration::from_secs(1 + quiet));
+        all[1].asked_at_ms.store(300 * MINUTE_MS, Ordering::Relaxed);
+        crowd.make_room(Instant::now() + Duration::from_millis(200 * MINUTE_MS));
         assert!(!leaves(&told[0]).await && !leaves(&told[1]).await);
         for told in &told[2..] {
             assert!(leaves(told).await);

@@ -14,9 +14,8 @@ use tokio::time::Sleep;
 
 use super::connection_state::ConnectionState;
 
-/// What is thrown away at the end of a connection, and for how long.
+/// What is thrown away at the end of a connection.
 const LINGER_BYTES_MAX: usize = 8 * 1024 * 1024;
-const LINGER: Duration = Duration::from_secs(1);
 
 /// Read at once while nobody wants it.
 const PIECE_BYTES: usize = 16 * 1024;
@@ -26,6 +25,8 @@ const PIECE_BYTES: usize = 16 * 1024;
 pub(super) struct Lingering<T> {
     stream: T,
     state: Arc<ConnectionState>,
+    /// For how long what comes is thrown away.
+    linger: Duration,
     end: End,
 }
 
@@ -42,8 +43,8 @@ enum End {
 
 impl<T> Lingering<T> {
     /// `state` knows whether a body was left unread.
-    pub(super) const fn new(stream: T, state: Arc<ConnectionState>) -> Self {
-        Self { stream, state, end: End::Open }
+    pub(super) const fn new(stream: T, state: Arc<ConnectionState>, linger: Duration) -> Self {
+        Self { stream, state, linger, end: End::Open }
     }
 }
 
@@ -73,11 +74,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<T> {
         if let End::Open = this.end {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
             let still_sends = this.state.leaves_unread.load(Ordering::Relaxed);
-            let until = still_sends.then(|| Box::pin(tokio::time::sleep(LINGER)));
+            let until = still_sends.then(|| Box::pin(tokio::time::sleep(this.linger)));
             this.end = End::Half { left: LINGER_BYTES_MAX, until };
         }
         if let End::Half { left, until } = &mut this.end {
-            ready!(poll_throw_away(&mut this.stream, context, left, until));
+            ready!(poll_throw_away(&mut this.stream, context, left, until, this.linger));
             this.end = End::Whole;
         }
         Poll::Ready(Ok(()))
@@ -104,6 +105,7 @@ fn poll_throw_away<T: AsyncRead + Unpin>(
     context: &mut Context<'_>,
     left: &mut usize,
     until: &mut Option<Pin<Box<Sleep>>>,
+    linger: Duration,
 ) -> Poll<()> {
     let mut piece = [0; PIECE_BYTES];
     while *left > 0 {
@@ -111,7 +113,7 @@ fn poll_throw_away<T: AsyncRead + Unpin>(
         match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                 *left = left.saturating_sub(buffer.filled().len());
-                until.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+                until.get_or_insert_with(|| Box::pin(tokio::time::sleep(linger)));
             }
             Poll::Ready(Ok(()) | Err(_)) => return Poll::Ready(()),
             Poll::Pending => {

