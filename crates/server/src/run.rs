@@ -60,6 +60,7 @@ mod trials;
 mod way_out;
 
 use certificate::Renewal;
+pub(crate) use database::Opening;
 pub use database::{
     Database, cannot_be_used, cause, close_store, demand_not_moved, moved_away, nameless_boot, open_store,
     open_store_unserved, postgres_cannot_be_used, postgres_options, sqlite_options,
@@ -250,9 +251,14 @@ impl Running {
 /// The use cases over the store of a data folder, without listeners or dispatcher. `group_max` is the most batches that the
 /// writer takes at once; none is the shipped setting. For measurements and tests: the folder is not locked.
 pub async fn open_app(config: &Config, clock: Clock, group_max: Option<usize>) -> anyhow::Result<App> {
+    open_app_with(config, clock, Opening { group_max, ..Opening::default() }).await
+}
+
+/// The same with more that a test wants otherwise.
+pub(crate) async fn open_app_with(config: &Config, clock: Clock, opening: Opening) -> anyhow::Result<App> {
     let data = DataDir::open(&config.data)?;
     let vault = keys::vault(config, &data)?;
-    let store = database::open_store_with(config, &data, group_max).await?;
+    let store = database::open_store_with(config, &data, opening).await?;
     deployment_settings::compare(config, &vault, &store).await?;
     let app = make_app(config, vault, store, clock)?;
     chain::take_up(&data, &app.vault, &app.store).await?;

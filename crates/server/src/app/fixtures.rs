@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_domain::conversion::{Quote, Terms};
 use countersign_domain::delivery::{DeliveryState, Outcome};
@@ -28,7 +29,10 @@ use super::payment_orders::{Wanted, amount, create, currency};
 use super::{Actor, App};
 use crate::clock::Clock;
 use crate::config::{Config, Optional};
-use crate::run::{backup, close_store, initialise, open_app};
+use crate::run::{Opening, backup, close_store, initialise, open_app_with};
+
+/// No test waits for a limit of PostgreSQL to pass: what is held there is held for longer than those of a server where the machine stands still.
+const SECOND: Duration = Duration::from_secs(15);
 
 /// A deployment in a file, or on a PostgreSQL of its own, whose time stands still until it is told to go on.
 pub struct Deployment {
@@ -87,7 +91,8 @@ impl Deployment {
 
     /// A process of it.
     pub async fn open(&self) -> Arc<App> {
-        Arc::new(Box::pin(open_app(&self.config, self.clock.clone(), None)).await.expect("it opens"))
+        let opening = Opening { second: Some(SECOND), ..Opening::default() };
+        Arc::new(Box::pin(open_app_with(&self.config, self.clock.clone(), opening)).await.expect("it opens"))
     }
 
     /// The end of a process.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use countersign_store::sqlite::{MoveMark, SqliteOptions, SqliteStore};
@@ -42,32 +43,38 @@ impl<'c> Database<'c> {
     }
 }
 
+/// What measurements and tests open a store with, in the place of what is shipped.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Opening {
+    /// The most batches that the writer takes at once.
+    pub(crate) group_max: Option<usize>,
+    /// The unit of PostgreSQL's limits of time.
+    pub(crate) second: Option<Duration>,
+}
+
 /// Brings the schema of the database up to this program's, and opens it to be served. Makes it where there is none.
 pub async fn open_store(config: &Config, data: &DataDir) -> anyhow::Result<AnyStore> {
-    open_store_with(config, data, None).await
+    open_store_with(config, data, Opening::default()).await
 }
 
 /// The same for a command: what only a start may set right, since the log tells of it, stays as it is.
 pub async fn open_store_unserved(config: &Config, data: &DataDir) -> anyhow::Result<AnyStore> {
-    open_as(config, data, None, false).await
+    open_as(config, data, Opening::default(), false).await
 }
 
-/// To be served, with another size of the writers' groups, for measurements.
-pub async fn open_store_with(config: &Config, data: &DataDir, group_max: Option<usize>) -> anyhow::Result<AnyStore> {
-    open_as(config, data, group_max, true).await
+/// To be served, in another way, for measurements and tests.
+pub(crate) async fn open_store_with(config: &Config, data: &DataDir, opening: Opening) -> anyhow::Result<AnyStore> {
+    open_as(config, data, opening, true).await
 }
 
-async fn open_as(
-    config: &Config,
-    data: &DataDir,
-    group_max: Option<usize>,
-    is_served: bool,
-) -> anyhow::Result<AnyStore> {
+async fn open_as(config: &Config, data: &DataDir, opening: Opening, is_served: bool) -> anyhow::Result<AnyStore> {
+    let Opening { group_max, second } = opening;
     match Database::of(config)? {
         Database::Sqlite => open_sqlite(config, data, group_max, is_served),
         Database::Postgres(url) => {
             let mut options = postgres_options(config, url)?;
             options.group_max = group_max.unwrap_or(options.group_max);
+            options.second = second.unwrap_or(options.second);
             PostgresStore::open(options).await.map(AnyStore::Postgres).map_err(postgres_cannot_be_used)
         }
     }
