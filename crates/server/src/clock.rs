@@ -127,11 +127,21 @@ impl SharedTime {
     }
 
     fn now(&self) -> UnixMillis {
-        UnixMillis(self.origin_ms.load(Ordering::Acquire) + ms_of(self.began.elapsed()))
+        self.at(Instant::now())
+    }
+
+    fn at(&self, now: Instant) -> UnixMillis {
+        UnixMillis(self.origin_ms.load(Ordering::Acquire) + ms_of(now.saturating_duration_since(self.began)))
     }
 
     fn ahead_ms(&self) -> Option<i64> {
-        self.is_measured.load(Ordering::Acquire).then(|| wall_ms() - self.now().0)
+        let (now, wall_ms) = (Instant::now(), wall_ms());
+        self.ahead_at(now, wall_ms)
+    }
+
+    /// The same where the machine's clock says that at an instant.
+    fn ahead_at(&self, now: Instant, wall_ms: i64) -> Option<i64> {
+        self.is_measured.load(Ordering::Acquire).then(|| wall_ms - self.at(now).0)
     }
 
     /// Takes note of what the database said: asked at `asked`, answered after `round_trip`.
@@ -172,12 +182,15 @@ mod tests {
 
     const TRIP: Duration = Duration::from_millis(2);
 
+    /// What the machine's clock says at the beginning. Both are told: this thread may stand still between two looks.
+    const WALL_MS: i64 = 1_790_003_600_000;
+
     fn off_by(time: &SharedTime, ms: i64, round_trip: Duration) {
-        time.measured(Instant::now(), UnixMillis(wall_ms() + ms + ms_of(round_trip / 2)), round_trip);
+        time.measured(time.began, UnixMillis(WALL_MS + ms + ms_of(round_trip / 2)), round_trip);
     }
 
-    fn ahead(clock: &Clock) -> i64 {
-        clock.ahead_ms().expect("it was measured")
+    fn ahead(time: &SharedTime) -> i64 {
+        time.ahead_at(time.began, WALL_MS).expect("it was measured")
     }
 
     #[test]
@@ -186,11 +199,13 @@ mod tests {
         let Clock::Shared(time) = &clock else { panic!("it is shared") };
         assert!(clock.trouble().is_some_and(|why| why.contains("not known yet")));
         off_by(time, 0, TRIP);
-        assert!(clock.trouble().is_none() && ahead(&clock).abs() < 500);
+        assert!(skewed(ahead(time)).is_none() && ahead(time) == 0);
         off_by(time, 3_000, TRIP);
-        assert!((-3_500..-2_500).contains(&ahead(&clock)), "{}", ahead(&clock));
+        assert!(skewed(ahead(time)).is_some() && ahead(time) == -3_000);
+        let an_hour_off = |ms| time.measured(Instant::now(), UnixMillis(wall_ms() + ms), TRIP);
+        an_hour_off(3_600_000);
         assert!(clock.trouble().is_some_and(|why| why.contains("behind the database's")));
-        off_by(time, -3_000, TRIP);
+        an_hour_off(-3_600_000);
         assert!(clock.trouble().is_some_and(|why| why.contains("ahead of the database's")));
     }
 

@@ -183,9 +183,12 @@ impl Callers {
     /// Whether what was looked at after `freshness` may still be believed: it must not have ended, and no other look at the changes may
     /// have come in between, which might have forgotten just this.
     fn is_still(&self, freshness: u64) -> bool {
-        freshness == ALWAYS
-            || freshness == self.freshness()
-                && u64::try_from(self.began.elapsed().as_millis()).is_ok_and(|now| now < freshness)
+        self.is_still_at(Instant::now(), freshness)
+    }
+
+    fn is_still_at(&self, now: Instant, freshness: u64) -> bool {
+        let since = now.saturating_duration_since(self.began).as_millis();
+        freshness == ALWAYS || freshness == self.freshness() && u64::try_from(since).is_ok_and(|now| now < freshness)
     }
 
     fn changes(&self, client_id: &str) -> u64 {

@@ -165,11 +165,11 @@ mod tests {
             body.frame().await.map(|frame| frame.map(|frame| frame.into_data().map_or(0, |data| data.len())))
         };
         assert!(
-            matches!(next(29).await, Some(Ok(4_096))),
+            matches!(next(25).await, Some(Ok(4_096))),
             "a long line goes out in parts, so that it is seen how fast it is taken"
         );
-        assert!(matches!(next(29).await, Some(Ok(4_096))));
-        assert!(matches!(next(29).await, Some(Err(BrokeOff))), "the minute is used up");
+        assert!(matches!(next(25).await, Some(Ok(4_096))));
+        assert!(matches!(next(25).await, Some(Err(BrokeOff))), "the minute is used up");
         assert!(lines.is_closed(), "whoever makes the lines sees it");
     }
 

@@ -70,14 +70,14 @@ struct Looked {
 }
 
 impl LastLook {
-    /// What a look finds: one that was under way when whoever asks `came`, or one that begins after that. To be called in a task of its own: a look that is cut
-    /// off when its asker goes away would leave those who wait for it to look one after the other, each with less time.
-    async fn or(&self, came: Instant, look: impl Future<Output = Option<String>>) -> Option<String> {
+    /// What a look finds, which has so long: one that was under way when whoever asks `came`, or one that begins after that. To be called in a task of its own:
+    /// a look that is cut off when its asker goes away would leave those who wait for it to look one after the other, each with less time.
+    async fn or(&self, came: Instant, within: Duration, look: impl Future<Output = Option<String>>) -> Option<String> {
         let mut last = self.0.lock().await;
         if let Some(looked) = last.as_ref().filter(|looked| came <= looked.ended) {
             return looked.why_not.clone();
         }
-        let why_not = timeout(ASK_MAX, look).await.unwrap_or_else(|_| Some(SILENT.to_owned()));
+        let why_not = timeout(within, look).await.unwrap_or_else(|_| Some(SILENT.to_owned()));
         *last = Some(Looked { ended: Instant::now(), why_not: why_not.clone() });
         why_not
     }
@@ -116,7 +116,7 @@ async fn why_not_ready(desk: &Arc<Desk>) -> Option<String> {
 async fn looked(desk: &Arc<Desk>) -> Option<String> {
     let app = &desk.app;
     let (came, of_look) = (Instant::now(), Arc::clone(desk));
-    let look = tokio::spawn(async move { of_look.last_look.or(came, why_not_by_store(&of_look.app)).await });
+    let look = tokio::spawn(async move { of_look.last_look.or(came, ASK_MAX, why_not_by_store(&of_look.app)).await });
     // The look that it waits for ends sooner; whoever scrapes is answered in any case.
     let why_not = match timeout(ASK_MAX, look).await {
         Ok(Ok(why_not)) => why_not,
@@ -155,10 +155,12 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use tokio::sync::Notify;
-    use tokio::task::JoinSet;
-    use tokio::time::sleep;
+    use tokio::task::{JoinSet, yield_now};
 
     use super::*;
+
+    /// Far longer than any look here.
+    const LONG: Duration = Duration::from_secs(3_600);
 
     #[tokio::test]
     async fn those_who_come_during_a_look_share_it_and_who_comes_later_has_a_fresh_one() {
@@ -171,7 +173,7 @@ mod tests {
                     goes_on.notified().await;
                     Some(format!("look {}", looks.load(Ordering::Relaxed)))
                 };
-                last.or(came, look).await
+                last.or(came, LONG, look).await
             }
         };
         let mut asking = JoinSet::new();
@@ -179,7 +181,7 @@ mod tests {
             asking.spawn(ask(Instant::now()));
         }
         while looks.load(Ordering::Relaxed) == 0 {
-            tokio::task::yield_now().await;
+            yield_now().await;
         }
         goes_on.notify_one();
         for found in asking.join_all().await {
@@ -192,22 +194,29 @@ mod tests {
     /// Each would begin a look when the one before it is over, with less and less time of its own.
     #[tokio::test]
     async fn a_store_that_is_slow_for_each_look_is_not_one_that_is_silent() {
-        let last = Arc::new(LastLook::default());
-        let mut asking = JoinSet::new();
-        for n in 0..8u32 {
-            let last = Arc::clone(&last);
-            asking.spawn(async move {
-                sleep(Duration::from_millis(300) * n).await;
-                let look = async {
-                    sleep(Duration::from_millis(1_500)).await;
-                    Some("answered".to_owned())
-                };
-                let asked = tokio::spawn(async move { last.or(Instant::now(), look).await });
-                timeout(ASK_MAX, asked).await.expect("in time").expect("does not panic")
-            });
-        }
-        for found in asking.join_all().await {
+        let (last, looks, goes_on) = <(LastLook, AtomicUsize, Notify)>::default();
+        let slow = async || {
+            looks.fetch_add(1, Ordering::Relaxed);
+            goes_on.notified().await;
+            Some("answered".to_owned())
+        };
+        let mut first = std::pin::pin!(last.or(Instant::now(), LONG, slow()));
+        assert!(timeout(Duration::ZERO, &mut first).await.is_err(), "it is under way");
+        // They come while it is, and have no time for one of their own.
+        let came = Instant::now();
+        let one_more = || last.or(came, Duration::ZERO, slow());
+        goes_on.notify_one();
+        let found = tokio::join!(one_more(), one_more(), first);
+        for found in [found.0, found.1, found.2] {
             assert_eq!(found.as_deref(), Some("answered"));
         }
+        assert_eq!(looks.load(Ordering::Relaxed), 1);
+        // However long ago its asker came, a look has all of its time.
+        let look = async {
+            yield_now().await;
+            Some("answered later".to_owned())
+        };
+        let came = Instant::now().checked_sub(LONG).expect("an instant");
+        assert_eq!(LastLook::default().or(came, LONG, look).await.as_deref(), Some("answered later"));
     }
 }

@@ -35,15 +35,16 @@ fn known(revision: i64) -> Arc<KnownApplication> {
 #[test]
 fn a_bucket_stays_as_full_as_it_is_while_its_rate_stays() {
     let callers = callers(false);
-    let take = |rate| {
-        let limiter = callers.limiter("app_1", rate).expect("a rate");
-        std::iter::repeat_with(|| limiter.check().is_ok()).take(10).filter(|fits| *fits).count()
-    };
-    assert_eq!(take(1), 2, "two seconds' worth");
+    let limiter = |rate| callers.limiter("app_1", rate).expect("a rate");
+    // What never fits, however full it is: so much it takes at the most.
+    let most = |limiter: &DefaultDirectRateLimiter| limiter.check_n(NonZeroU32::MAX).expect_err("too many").0;
+    let first = limiter(1);
+    assert_eq!(most(&first), 2, "two seconds' worth");
     callers.forget("app_1");
     callers.forget_all();
-    assert_eq!(take(1), 0, "a change of the application is no new bucket");
-    assert_eq!(take(2), 4, "another rate is");
+    assert!(Arc::ptr_eq(&first, &limiter(1)), "a change of the application is no new bucket");
+    let other = limiter(2);
+    assert!(!Arc::ptr_eq(&first, &other) && most(&other) == 4, "another rate is");
     assert!(callers.limiter("app_1", 0).is_none());
 }
 
@@ -78,18 +79,24 @@ fn what_is_kept_is_believed_for_a_while_after_a_look_at_the_changes_and_no_longe
     assert!(alone.is_still(alone.freshness()), "nobody else changes anything");
     let callers = callers(true);
     assert!(!callers.is_still(callers.freshness()), "nobody has looked yet");
-    callers.checked(Instant::now());
+    let looked = callers.began + FRESH;
+    callers.checked(looked);
     let freshness = callers.freshness();
-    assert!(callers.is_still(freshness));
-    // Time goes on.
-    let later = Callers { began: callers.began.checked_sub(FRESH).expect("not the first second"), ..callers };
-    assert!(!later.is_still(later.freshness()), "the look is too old");
-    later.checked(Instant::now());
-    assert!(later.is_still(later.freshness()));
-    assert!(!later.is_still(freshness), "another look came in between: it may have forgotten what was read before it");
-    let before = later.freshness();
-    later.checked(later.began);
-    assert_eq!(later.freshness(), before, "a look that took long does not undo a later one");
+    let end = looked + FRESH;
+    assert!(callers.is_still_at(end.checked_sub(Duration::from_millis(1)).expect("later"), freshness));
+    assert!(!callers.is_still_at(end, freshness), "the look is too old");
+    callers.checked(end);
+    assert!(callers.is_still_at(end, callers.freshness()));
+    assert!(
+        !callers.is_still_at(looked, freshness),
+        "another look came in between: it may have forgotten what was read before it"
+    );
+    let before = callers.freshness();
+    callers.checked(callers.began);
+    assert_eq!(callers.freshness(), before, "a look that took long does not undo a later one");
+    let now = Callers { began: Instant::now(), ..callers };
+    now.checked(now.began + Duration::from_secs(3_600));
+    assert!(now.is_still(now.freshness()), "by the machine's clock");
 }
 
 #[test]
