@@ -43,7 +43,17 @@ pub(super) fn early(mut heard: &[u8], now: UnixMillis) -> Option<Early> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use http_body_util::Full;
+    use hyper::Request;
+    use hyper::body::Bytes;
+    use tokio::io::{AsyncWriteExt as _, duplex};
+
     use super::*;
+    use crate::dispatch::attempt::{broken, within};
+    use crate::dispatch::connect::{Spelling, handshake};
+    use crate::dispatch::tape::Taped;
 
     #[test]
     fn a_refusal_counts_with_what_it_asks_for_and_a_success_is_none() {
@@ -61,6 +71,28 @@ mod tests {
         assert_eq!(gone.outcome, Outcome::Unreadable, "nothing is disabled by it");
         let success = early(b"HTTP/1.1 200 OK\r\n\r\n", now).expect("is whole");
         assert_eq!((success.outcome, success.http_status), (Outcome::Unreadable, 200));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_there_before_the_first_byte_of_the_request_is_one_to_it() {
+        let (ours, mut theirs) = duplex(1_024);
+        let refusal = b"HTTP/1.1 503 X\r\nContent-Length: 4\r\nRetry-After: 600\r\n\r\nbusy";
+        theirs.write_all(refusal).await.expect("there is room");
+        let report = within(Duration::from_secs(60), async |progress, _| {
+            let tape = progress.begin_alone();
+            let (mut sender, mut works) = handshake(Taped::new(ours, tape), Spelling::Title).await?;
+            let request = Request::new(Full::new(Bytes::from_static(b"{}")));
+            let error = works.until(sender.send_request(request)).await.expect_err("the connection is given up");
+            Err(broken(&error, UnixMillis(0), progress))
+        })
+        .await;
+        assert_eq!(
+            (report.outcome, report.http_status, report.retry_after_ms, report.detail.as_str()),
+            (Outcome::HttpStatus, Some(503), Some(600_000), "answered 503 before it had the request")
+        );
+        let bytes = report.bytes.expect("something came");
+        assert!(refusal.starts_with(&bytes.answer_head) && bytes.answer_head.ends_with(b"\r\n\r\n"));
+        assert_eq!((bytes.sent_head.len(), bytes.is_cut), (0, true), "nobody has read the rest");
     }
 
     #[test]
