@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -47,7 +47,7 @@ pub enum Reply {
     Padded(usize),
     /// 200, a body that says it is longer than it is, and the end.
     BrokenOff,
-    /// 200 and SUCCESS, a byte each so often: it takes longer than anybody waits.
+    /// 200 and SUCCESS, a byte each so often and never two at once: it takes longer than anybody waits.
     Drip(Duration),
     /// No answer at all, for as long as the other side waits.
     Hang,
@@ -399,14 +399,7 @@ async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply, under_
             stream.shutdown().await?;
             return Ok(false);
         }
-        Reply::Drip(each) => {
-            let mut ticks = interval(each);
-            let whole = [b"HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n", SUCCESS].concat();
-            for byte in whole {
-                ticks.tick().await;
-                stream.write_all(&[byte]).await?;
-            }
-        }
+        Reply::Drip(each) => drip(stream, each).await?,
         Reply::Hang => {
             // Ends when the other side gives up.
             let mut rest = Vec::new();
@@ -449,6 +442,17 @@ async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply, under_
         }
     }
     Ok(true)
+}
+
+async fn drip<S: Socket>(stream: &mut S, each: Duration) -> Result<()> {
+    let mut ticks = interval(each);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let whole = [b"HTTP/1.1 200 OK\r\nContent-Length: 43\r\n\r\n", SUCCESS].concat();
+    for byte in whole {
+        ticks.tick().await;
+        stream.write_all(&[byte]).await?;
+    }
+    Ok(())
 }
 
 /// Who has the answer may ask again before this goes on: it is under way until then, and no longer.

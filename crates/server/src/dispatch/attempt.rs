@@ -17,7 +17,7 @@ use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USE
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::connect::{Connector, OpenConnection, Unreached, Works, idle_time};
+use super::connect::{Connector, OpenConnection, Unreached, Works};
 use super::early::early;
 use super::egress::Target;
 use super::faults::{self, Lack, Stage};
@@ -190,7 +190,7 @@ async fn try_exchange(
     let vetted = connector.vetted(&target, &mut progress.watch).await?;
     let request = request(&target, letter.headers, Full::new(letter.body));
     let (mut connection, response) = send(connector, &target, &vetted, request, now, progress).await?;
-    let idle_time = idle_time(response.headers());
+    let idle_time = connector.idle_time(response.headers());
     let ending = hear(&mut connection.works, response, now, end, progress).await?;
     if let Some(ended) = progress.ended {
         connector.keep(connection, ended, idle_time);

@@ -39,8 +39,6 @@ use super::tape::{HEARD_BYTES_MAX, Tape, Taped};
 
 /// Addresses of one name that are tried, at most.
 const ADDRESSES_TRIED_MAX: usize = 4;
-/// A kept connection is used again within this time only: some common servers close idle ones after 2 s, and a request that meets that is lost.
-const IDLE_MAX: Duration = Duration::from_millis(1_500);
 /// So much earlier than it says that it closes idle connections, an endpoint is not asked on one any more.
 const IDLE_MARGIN: Duration = Duration::from_secs(1);
 /// URLs that are remembered as checked.
@@ -121,6 +119,7 @@ pub(super) struct Connector {
     look_ups: LookUps,
     connect_timeout: Duration,
     tls: TlsConnector,
+    idle_max: Duration,
     idle: Mutex<IdleConnections<OpenConnection>>,
     /// URLs whose form was checked. What may be in them follows from the settings alone.
     targets: Mutex<HashMap<Box<str>, Arc<Target>>>,
@@ -143,6 +142,7 @@ impl Connector {
             look_ups: LookUps::default(),
             connect_timeout: settings.connect_timeout,
             tls,
+            idle_max: settings.idle_max,
             idle: Mutex::new(IdleConnections::of(settings.kept)),
             targets: Mutex::default(),
         })
@@ -278,7 +278,12 @@ impl Connector {
         Err(lacking.unwrap_or(last))
     }
 
-    /// Keeps a connection whose answer was read to its end, for so long ([`idle_time`]).
+    /// How long the connection of this answer may wait for its next request.
+    pub(super) fn idle_time(&self, answer: &HeaderMap) -> IdleTime {
+        idle_time(answer, self.idle_max)
+    }
+
+    /// Keeps a connection whose answer was read to its end, for so long ([`Connector::idle_time`]).
     pub(super) fn keep(&self, mut connection: OpenConnection, now: Instant, time: IdleTime) {
         if time.most.is_zero() {
             return;
@@ -327,7 +332,7 @@ pub(super) struct IdleTime {
 }
 
 /// The same by the head of the last answer: `Keep-Alive: timeout=5` says when the endpoint closes it.
-pub(super) fn idle_time(answer: &HeaderMap) -> IdleTime {
+fn idle_time(answer: &HeaderMap, idle_max: Duration) -> IdleTime {
     let values = answer.get_all("keep-alive").into_iter().filter_map(|value| value.to_str().ok());
     let said = values.flat_map(|value| value.split(',')).filter_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
@@ -336,7 +341,7 @@ pub(super) fn idle_time(answer: &HeaderMap) -> IdleTime {
         seconds.map(|seconds| Duration::from_secs(seconds).saturating_sub(IDLE_MARGIN))
     });
     let said = said.min();
-    IdleTime { most: said.map_or(IDLE_MAX, |said| said.min(IDLE_MAX)), is_said: said.is_some() }
+    IdleTime { most: said.map_or(idle_max, |said| said.min(idle_max)), is_said: said.is_some() }
 }
 
 fn idle_key(target: &Target, address: SocketAddr) -> IdleKey {

@@ -60,6 +60,7 @@ async fn a_name_that_is_not_looked_up_for_those_that_hang_is_charged_with_nothin
 
 #[test]
 fn a_connection_is_kept_for_less_than_its_endpoint_says() {
+    let connector = Connector::new(&DispatchSettings::default()).expect("settings that hold");
     for (said, wanted_ms, is_wanted) in [
         (&[][..], 1_500, false),
         (&["timeout=5, max=100"], 1_500, true),
@@ -75,6 +76,6 @@ fn a_connection_is_kept_for_less_than_its_endpoint_says() {
             head.append("keep-alive", value.parse().expect("a value"));
         }
         let wanted = IdleTime { most: Duration::from_millis(wanted_ms), is_said: is_wanted };
-        assert_eq!(idle_time(&head), wanted, "{said:?}");
+        assert_eq!(connector.idle_time(&head), wanted, "{said:?}");
     }
 }

@@ -41,6 +41,8 @@ pub struct DispatchSettings {
     pub per_application: usize,
     /// Attempts in a second for one application; none: as many as there are.
     pub per_application_per_s: Option<u32>,
+    /// A kept connection is used again within this time only: some common servers close idle ones after 2 s, and a request that meets that is lost.
+    pub idle_max: Duration,
     /// Longest time for a name's look-up, and again for connecting.
     pub connect_timeout: Duration,
     /// Longest time for a whole attempt: look-up, connect, TLS, head and body.
@@ -73,6 +75,7 @@ impl Default for DispatchSettings {
             per_merchant: 192,
             per_application: 8,
             per_application_per_s: None,
+            idle_max: Duration::from_millis(1_500),
             connect_timeout: Duration::from_secs(5),
             deadline: DEADLINE,
             drain_grace: Duration::from_millis(7_200),

@@ -27,6 +27,8 @@ const DEADLINE: Duration = Duration::from_millis(500);
 /// What an attempt may take beyond it, and what the process may grow by, in the command: where nothing else runs.
 const GRACE: Duration = Duration::from_millis(100);
 const GROWTH_KIB_MAX: i64 = 1_024;
+/// No lane is lost by time.
+const LEASE: Duration = Duration::from_secs(60);
 /// 2026-01-01T00:00:00Z.
 const START: UnixMillis = UnixMillis(1_767_225_600_000);
 
@@ -77,6 +79,7 @@ impl Stage {
             allow_private: true,
             connect_timeout: deadline,
             deadline,
+            lease: LEASE,
             extra_roots: trusted.into_bytes(),
             ..DispatchSettings::default()
         };

@@ -49,6 +49,8 @@ mod wire;
 const START: UnixMillis = UnixMillis(1_767_225_600_000);
 /// For what must happen: far longer than it takes.
 const SOON: Duration = Duration::from_secs(20);
+/// For what must not happen in a test: longer than one takes, however often this process stands still.
+const LONG: Duration = Duration::from_secs(60);
 
 /// An application over the store of this run and its dispatcher.
 struct Bench {
@@ -69,12 +71,14 @@ fn actor() -> Actor {
     Actor::named("token:tok_test")
 }
 
-/// Short limits, loopback allowed.
+/// Loopback allowed, and no attempt, kept connection or lane is lost by time.
 fn settings() -> DispatchSettings {
     DispatchSettings {
         allow_private: true,
-        connect_timeout: Duration::from_secs(1),
-        deadline: Duration::from_millis(1_500),
+        connect_timeout: LONG,
+        deadline: LONG,
+        idle_max: LONG,
+        lease: LONG,
         ..DispatchSettings::default()
     }
 }
@@ -95,6 +99,33 @@ impl Bench {
         let app = Arc::new(app);
         let dispatcher = Arc::new(Dispatcher::new(app.clone(), settings).expect("settings that hold"));
         Self { app, dispatcher, clock, folder, backing }
+    }
+
+    /// Attempts have so long from here on.
+    fn give(&mut self, deadline: Duration) {
+        let settings = DispatchSettings { deadline, ..settings() };
+        self.dispatcher = Arc::new(Dispatcher::new(self.app.clone(), settings).expect("settings that hold"));
+    }
+
+    /// An attempt whose time ran out when it had come so far, and how long that was. Where this process stood still, a short time may be over before:
+    /// then another event has a longer one.
+    async fn run_out(
+        &mut self,
+        owner: &Owner,
+        name: &str,
+        has_come: impl Fn(&AttemptRow) -> bool,
+    ) -> (EventRow, AttemptRow, Duration) {
+        let mut deadline = Duration::from_millis(500);
+        loop {
+            self.give(deadline);
+            let event = self.emit(owner, &format!("{name} in {deadline:?}")).await;
+            assert_eq!(self.deliver().await, 1, "{name} in {deadline:?}");
+            let attempt = self.read(event.event_id).await.1.remove(0);
+            if has_come(&attempt) || deadline >= SOON {
+                return (event, attempt, deadline);
+            }
+            deadline *= 2;
+        }
     }
 
     async fn owner(&self, url: Option<String>) -> Owner {

@@ -13,7 +13,7 @@ fn sequences(endpoint: &Receiver) -> Vec<String> {
 
 #[tokio::test]
 async fn callbacks_of_one_biz_id_that_are_due_together_go_one_by_one_in_their_order() {
-    let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, ..settings() }).await);
+    let bench = Arc::new(Bench::new().await);
     let endpoint = receiver().await;
     endpoint.answer_with(Reply::Held);
     let owner = bench.owner(Some(endpoint.url())).await;

@@ -50,8 +50,9 @@ async fn what_is_emitted_while_it_runs_goes_out_at_once_and_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hung_endpoint_has_its_share_of_attempts_and_others_do_not_wait_for_it() {
-    let bench =
-        Bench::with(DispatchSettings { concurrency: 6, per_application: 4, deadline: SOON, ..settings() }).await;
+    // Longer than all that is waited for below.
+    let deadline = 30 * SOON;
+    let bench = Bench::with(DispatchSettings { concurrency: 6, per_application: 4, deadline, ..settings() }).await;
     let (hung, well) = (receiver().await, receiver().await);
     hung.answer_with(Reply::Hang);
     let (poor, rich) = (bench.owner(Some(hung.url())).await, bench.owner(Some(well.url())).await);
@@ -63,7 +64,7 @@ async fn a_hung_endpoint_has_its_share_of_attempts_and_others_do_not_wait_for_it
     for n in 0..20 {
         bench.clock.advance_ms(1);
         bench.emit(&rich, &format!("{n}")).await;
-        well.wait_for(n + 1, Duration::from_secs(5)).await.expect("nobody waits for the hung endpoint");
+        well.wait_for(n + 1, SOON).await.expect("nobody waits for the hung endpoint");
     }
     assert_eq!((hung.received().len(), hung.most_at_once()), (4, 4));
     drop(hung);
@@ -72,8 +73,7 @@ async fn a_hung_endpoint_has_its_share_of_attempts_and_others_do_not_wait_for_it
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_attempts_are_in_flight_than_are_allowed() {
-    let bench =
-        Bench::with(DispatchSettings { concurrency: 5, per_application: 3, deadline: SOON, ..settings() }).await;
+    let bench = Bench::with(DispatchSettings { concurrency: 5, per_application: 3, ..settings() }).await;
     let endpoint = receiver().await;
     endpoint.answer_with(Reply::Held);
     for _ in 0..3 {
@@ -96,8 +96,7 @@ async fn no_more_attempts_are_in_flight_than_are_allowed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_lets_attempts_in_flight_end_and_begins_no_other() {
-    let bench =
-        Bench::with(DispatchSettings { per_application: 1, deadline: SOON, drain_grace: SOON, ..settings() }).await;
+    let bench = Bench::with(DispatchSettings { per_application: 1, drain_grace: SOON, ..settings() }).await;
     let endpoint = receiver().await;
     endpoint.answer_with(Reply::Held);
     let owner = bench.owner(Some(endpoint.url())).await;
@@ -117,7 +116,7 @@ async fn a_stop_lets_attempts_in_flight_end_and_begins_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_is_cut_off_by_the_stop_is_made_again_by_the_next_start() {
     let grace = Duration::from_millis(50);
-    let bench = Bench::with(DispatchSettings { deadline: SOON, drain_grace: grace, ..settings() }).await;
+    let bench = Bench::with(DispatchSettings { drain_grace: grace, ..settings() }).await;
     let endpoint = receiver().await;
     endpoint.script([Reply::Hang]);
     let owner = bench.owner(Some(endpoint.url())).await;

@@ -97,7 +97,7 @@ async fn a_rate_that_is_lifted_lets_attempts_go_that_rest_for_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn as_many_attempts_are_under_way_at_once_as_the_endpoint_is_given_and_a_change_counts_at_once() {
-    let bench = Bench::with(DispatchSettings { per_application: 3, deadline: SOON, ..settings() }).await;
+    let bench = Bench::with(DispatchSettings { per_application: 3, ..settings() }).await;
     let endpoint = receiver().await;
     endpoint.answer_with(Reply::Held);
     let owner = bench.owner(Some(endpoint.url())).await;
@@ -127,7 +127,7 @@ async fn as_many_attempts_are_under_way_at_once_as_the_endpoint_is_given_and_a_c
 
 #[tokio::test]
 async fn the_number_of_an_endpoint_stays_within_that_of_all() {
-    let bench = Bench::with(DispatchSettings { concurrency: 3, deadline: SOON, ..settings() }).await;
+    let bench = Bench::with(DispatchSettings { concurrency: 3, ..settings() }).await;
     let endpoint = receiver().await;
     endpoint.answer_with(Reply::Held);
     let owner = bench.owner(Some(endpoint.url())).await;
@@ -164,7 +164,7 @@ async fn the_schedule_of_an_endpoint_says_when_an_attempt_is_repeated_and_when_t
 
 #[tokio::test]
 async fn a_schedule_that_is_set_during_an_attempt_counts_from_it_on() {
-    let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, ..settings() }).await);
+    let bench = Arc::new(Bench::new().await);
     let endpoint = receiver().await;
     endpoint.script([Reply::HeldStatus(500)]);
     let owner = bench.owner(Some(endpoint.url())).await;

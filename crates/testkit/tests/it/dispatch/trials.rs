@@ -53,27 +53,25 @@ async fn a_test_is_signed_and_sent_as_every_callback_and_leaves_no_event_and_cou
 
 #[tokio::test]
 async fn what_is_wrong_with_a_receiver_is_told_also_while_paused_and_changes_nothing() {
-    let bench = Bench::new().await;
+    let mut bench = Bench::new().await;
     let endpoint = receiver().await;
     let owner = bench.owner(Some(endpoint.url())).await;
     bench.enable(&owner, false).await;
     let event = bench.emit(&owner, "order").await;
     let before = identity::find_application(&bench.app, &owner.client_id).await.expect("the application");
-    endpoint.script([Reply::Fail, Reply::Status(410), Reply::Garbage, Reply::Hang]);
-    let mut seen = Vec::new();
-    for _ in 0..5 {
+    for (reply, outcome, status) in [
+        (Reply::Fail, Outcome::Fail, Some(200)),
+        (Reply::Status(410), Outcome::HttpStatus, Some(410)),
+        (Reply::Garbage, Outcome::Unreadable, None),
+        (Reply::Hang, Outcome::Timeout, None),
+        (Reply::Success, Outcome::Delivered, Some(200)),
+    ] {
+        bench.give(if reply == Reply::Hang { Duration::from_millis(500) } else { LONG });
+        endpoint.answer_with(reply);
         let tried = try_out(&bench, &owner).await.expect("it is sent");
+        assert_eq!((tried.outcome, tried.http_status), (outcome, status), "{tried:?}");
         assert_eq!(tried.detail.is_empty(), tried.outcome == Outcome::Delivered, "{tried:?}");
-        seen.push((tried.outcome, tried.http_status));
     }
-    let wanted = [
-        (Outcome::Fail, Some(200)),
-        (Outcome::HttpStatus, Some(410)),
-        (Outcome::Unreadable, None),
-        (Outcome::Timeout, None),
-        (Outcome::Delivered, Some(200)),
-    ];
-    assert_eq!(seen, wanted);
     let after = identity::find_application(&bench.app, &owner.client_id).await.expect("the application");
     assert_eq!(after, before);
     assert_eq!((bench.state(&event).await, bench.row(&event).await.attempts), (DeliveryState::Held, 0));
@@ -103,7 +101,7 @@ async fn a_test_that_cannot_be_sent_is_refused_with_what_to_do_and_nothing_leave
 
 #[tokio::test]
 async fn of_one_application_one_test_is_under_way_at_a_time_and_others_do_not_wait_for_it() {
-    let bench = Arc::new(Bench::with(DispatchSettings { deadline: SOON, ..settings() }).await);
+    let bench = Arc::new(Bench::new().await);
     let (slow, quick) = (receiver().await, receiver().await);
     slow.script([Reply::Held]);
     let (owner, neighbour) = (bench.owner(Some(slow.url())).await, bench.owner(Some(quick.url())).await);

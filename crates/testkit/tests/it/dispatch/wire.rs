@@ -104,15 +104,14 @@ async fn of_a_large_answer_the_beginning_is_kept_and_its_length_so_far() {
 
 #[tokio::test]
 async fn where_time_runs_out_in_the_middle_of_an_answer_there_may_be_more_of_it() {
-    let bench = Bench::with(DispatchSettings { deadline: Duration::from_millis(300), ..settings() }).await;
+    let mut bench = Bench::new().await;
     let endpoint = receiver().await;
     let owner = bench.owner(Some(endpoint.url())).await;
     let begun = |status: &str| format!("HTTP/1.1 {status}\r\nContent-Length: 500\r\n\r\nbegun").into_bytes();
     for (status, outcome) in [("200 OK", Outcome::Timeout), ("503 Busy", Outcome::HttpStatus)] {
-        endpoint.script([Reply::HangAfter(begun(status))]);
-        let event = bench.emit(&owner, status).await;
-        assert_eq!(bench.deliver().await, 1);
-        assert_eq!(bench.read(event.event_id).await.1[0].outcome, outcome);
+        endpoint.answer_with(Reply::HangAfter(begun(status)));
+        let (event, attempt, _) = bench.run_out(&owner, status, |attempt| attempt.http_status.is_some()).await;
+        assert_eq!(attempt.outcome, outcome);
         let kept = bytes(&bench, &event, 1).await.expect("something went over the wire");
         assert_eq!((kept.answer_body.as_slice(), kept.is_cut), (&b"begun"[..], true), "{status}");
     }
@@ -145,7 +144,7 @@ async fn where_large_answers_are_many_little_of_each_is_kept_and_they_count_all_
 
 #[tokio::test]
 async fn what_came_is_kept_also_where_it_is_no_http_or_only_a_part() {
-    let bench = Bench::new().await;
+    let mut bench = Bench::new().await;
     let endpoint = receiver().await;
     let owner = bench.owner(Some(endpoint.url())).await;
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
@@ -157,21 +156,34 @@ async fn what_came_is_kept_also_where_it_is_no_http_or_only_a_part() {
             Outcome::ConnectFailed,
             "HTTP/1.1 200 OK\r\nConte".to_owned(),
         ),
-        (Reply::HangAfter(b"HTTP/1.1 2".to_vec()), Outcome::Timeout, "HTTP/1.1 2".to_owned()),
         (Reply::Raw(format!("{hints}{last}{{}}").into_bytes()), Outcome::Unreadable, format!("{hints}{last}")),
-        (Reply::Hang, Outcome::Timeout, String::new()),
     ];
     for (at, (reply, outcome, head)) in cases.into_iter().enumerate() {
         endpoint.script([reply]);
         let event = bench.emit(&owner, &format!("order {at}")).await;
         assert_eq!(bench.deliver().await, 1);
-        let attempt = bench.read(event.event_id).await.1.remove(0);
-        assert_eq!(attempt.outcome, outcome, "{head:?}");
-        assert_eq!(attempt.phases.first_byte_us.is_some(), !head.is_empty(), "{head:?}");
-        let kept = bytes(&bench, &event, 1).await.expect("something went over the wire");
-        assert!(kept.sent_head.starts_with(b"POST "), "{head:?}");
-        assert_eq!(String::from_utf8_lossy(&kept.answer_head), head);
+        assert_eq!(bench.read(event.event_id).await.1[0].outcome, outcome, "{head:?}");
+        came(&bench, &event, &head).await;
     }
+    for (reply, head) in [(Reply::HangAfter(b"HTTP/1.1 2".to_vec()), "HTTP/1.1 2"), (Reply::Hang, "")] {
+        endpoint.answer_with(reply);
+        let has_come = |attempt: &AttemptRow| {
+            attempt.phases.first_byte_us.is_some()
+                || head.is_empty() && attempt.detail.ends_with("the head of the answer")
+        };
+        let (event, attempt, _) = bench.run_out(&owner, &format!("{head:?}"), has_come).await;
+        assert_eq!(attempt.outcome, Outcome::Timeout, "{head:?}");
+        came(&bench, &event, head).await;
+    }
+}
+
+/// The request was sent, and this is kept of what came.
+async fn came(bench: &Bench, event: &EventRow, head: &str) {
+    let phases = bench.read(event.event_id).await.1[0].phases;
+    assert_eq!(phases.first_byte_us.is_some(), !head.is_empty(), "{head:?}");
+    let kept = bytes(bench, event, 1).await.expect("something went over the wire");
+    assert!(kept.sent_head.starts_with(b"POST "), "{head:?}");
+    assert_eq!(String::from_utf8_lossy(&kept.answer_head), head);
 }
 
 #[tokio::test]
