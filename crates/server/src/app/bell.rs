@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use countersign_domain::ids::{ApplicationNo, EventNo, TenantNo};
 use countersign_domain::lanes::{Lane, LaneSet};
@@ -134,6 +134,11 @@ impl Bell {
     /// Tells the dispatcher of this process that an event was handed over.
     pub(super) fn wake(&self) {
         self.ring.notify_one();
+    }
+
+    /// From here on events are handed over for so long after their commits were noted, and read later than that.
+    pub fn hand_over_for(&self, time: Duration) {
+        self.fresh().within = time;
     }
 
     /// Events that were handed over since this was asked last.

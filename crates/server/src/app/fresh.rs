@@ -21,11 +21,11 @@ use super::App;
 const EVENTS_MAX: usize = 1_024;
 /// Bytes of what was written of events that wait.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What was noted longer ago is read: another node may have had its lane since, and delivered it.
+/// What was noted longer ago is read, unless it is said otherwise: another node may have had its lane since, and delivered it.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
 /// Events that were written a moment ago, or are about to be.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fresh {
     /// Events whose commits are under way, and that no read has found.
     writing: HashSet<EventNo>,
@@ -33,6 +33,14 @@ pub(super) struct Fresh {
     bytes: usize,
     /// When the first of those that wait was noted.
     since: Option<Instant>,
+    /// How long what was noted is handed over, and not read.
+    pub(super) within: Duration,
+}
+
+impl Default for Fresh {
+    fn default() -> Self {
+        Self { writing: HashSet::new(), written: Vec::new(), bytes: 0, since: None, within: FRESH_FOR }
+    }
 }
 
 /// Events that were handed over.
@@ -59,7 +67,7 @@ impl Fresh {
     pub(super) fn hand_over(&mut self, event: EventRow, noted: Instant, now: Instant) -> bool {
         let bytes = bytes_of(&event);
         let has_room = self.written.len() < EVENTS_MAX && self.bytes + bytes <= BYTES_MAX;
-        if !self.writing.remove(&event.no) || now > noted + FRESH_FOR || !has_room {
+        if !self.writing.remove(&event.no) || now > noted + self.within || !has_room {
             return false;
         }
         self.bytes += bytes;
@@ -82,7 +90,7 @@ impl Fresh {
     /// What was handed over since this was asked last.
     pub(super) fn take(&mut self, now: Instant) -> Written {
         self.bytes = 0;
-        let is_old = self.since.take().is_some_and(|since| now > since + FRESH_FOR);
+        let is_old = self.since.take().is_some_and(|since| now > since + self.within);
         Written { events: std::mem::take(&mut self.written), is_old }
     }
 }
@@ -193,6 +201,9 @@ mod tests {
         }
     }
 
+    /// Longer than any test takes.
+    const LONG: Duration = Duration::from_secs(3_600);
+
     /// Expected and then committed: whether it is handed over.
     fn write(fresh: &mut Fresh, no: i64, body: usize, now: Instant) -> bool {
         assert!(fresh.expect(EventNo(no)), "{no}");
@@ -263,6 +274,7 @@ mod tests {
     async fn of_a_caller_that_goes_away_in_the_commit_the_application_is_rung_for_and_of_one_that_is_refused_not() {
         let deployment = Deployment::on_sqlite().await.in_real_time();
         let app = deployment.open().await;
+        app.bell.hand_over_for(LONG);
         let client_id = application(&app, "till", Some("https://till.example/callback")).await;
         let of = find_application(&app, &client_id).await.expect("is there").application;
         let row = |no, id| {

@@ -142,6 +142,7 @@ async fn what_nobody_rings_for_is_found_while_another_lane_is_rung_for_all_the_t
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_to_begin_when_a_lease_ran_out_begins_when_it_is_renewed() {
     let (_deployment, app, dispatcher, client_id) = on_a_file().await;
+    app.bell.hand_over_for(SOON);
     let pass = async || dispatcher.pass(app.clock.now(), &|| false).await.expect("reads");
     pass().await;
     let event = happens(&app, &client_id).await;

@@ -23,6 +23,7 @@ async fn what_was_just_written_goes_out_without_being_read() {
     let bench = Bench::new().await;
     let endpoint = receiver().await;
     let owner = known(&bench, &endpoint).await;
+    bench.app.bell.hand_over_for(LONG);
     let mut handed = Vec::new();
     for sequence in ["1", "2"] {
         let event = bench.emit(&owner, "handed").await;
