@@ -41,8 +41,11 @@ async fn a_receiver_that_never_answers_is_asked_once_and_for_as_long_as_is_said(
     let output = certify(receiver.address(), &["--timeout", "1"]).await;
     let said = String::from_utf8_lossy(&output.stderr);
     let wanted = "countersign: the receiver gave no answer to a good callback, and the other 26 checks were not tried: \
-                  the deadline of 1s passed while waiting for the head of the answer\n";
-    assert_eq!((&*said, output.status.code(), receiver.received().len()), (wanted, Some(1), 1));
+                  the deadline of 1s passed while ";
+    // What it was about then goes by how soon this process took its connection.
+    assert!(said.starts_with(wanted) && said.ends_with('\n') && said.lines().count() == 1, "{said}");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(receiver.wait_for(1, Duration::from_secs(60)).await.expect("it was sent").len(), 1);
     let (found, code) = found_with(receiver.address(), &["--json", "--timeout", "1"]).await;
     assert_eq!((&found[0], found.len(), code), (&pair("good", "fail"), 27, Some(1)));
     assert!(found[1..].iter().all(|(_, verdict)| verdict == "untold"), "{found:?}");
