@@ -7,7 +7,7 @@ use countersign_testkit::queued::{self, Plan};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn endpoints_that_come_back_to_a_large_backlog_see_no_more_than_their_rate() {
-    // Within 2 s of their return they would get 11 each, which is no rate to be seen.
+    // So long after their return that more than their rate would be seen.
     let plan = Plan { events: 5_000, endpoints: 5, rate_per_s: 20, watched: Duration::from_secs(3) };
     let report = queued::run(StoreKind::of_this_run(), plan).await.expect("a run");
     queued::print(&report, plan);
