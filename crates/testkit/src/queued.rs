@@ -102,12 +102,12 @@ pub async fn run(kind: StoreKind, plan: Plan) -> Result<Report> {
         peak_away_mib,
         peak_mib,
         came: receivers.iter().map(came).collect(),
-        most_in_a_second: receivers.iter().map(|of| most_in_a_second(of.received())).collect::<Result<_>>()?,
+        most_in_a_second: receivers.iter().map(|of| most_in_a_second(&of.received())).collect::<Result<_>>()?,
     })
 }
 
 /// By the server's stamps: when this process reads what came says less of when it was sent.
-fn most_in_a_second(received: Vec<Received>) -> Result<usize> {
+fn most_in_a_second(received: &[Received]) -> Result<usize> {
     let stamp = |of: &Received| of.header("x-service-timestamp").and_then(|text| text.parse::<i64>().ok());
     let mut at: Vec<i64> = received.iter().map(stamp).collect::<Option<_>>().context("each has its timestamp")?;
     at.sort_unstable();

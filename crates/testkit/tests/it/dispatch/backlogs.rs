@@ -17,7 +17,7 @@ const ROWS_PER_BATCH: usize = 1_000;
 /// Who write while a backlog is turned: one may stand still for as long as all of it takes.
 const WRITERS: usize = 4;
 
-/// So many events of an application, all due now; the last one, whose number is the least, and the first.
+/// So many events of an application, all due now; the last one and the first.
 async fn backlog(bench: &Bench, owner: &Owner, count: usize) -> [EventRow; 2] {
     let first = bench.emit(owner, "order").await;
     let (mut last, mut made) = (first.clone(), 1);
@@ -72,9 +72,11 @@ async fn enable_merchant(bench: &Bench, owner: &Owner, enabled: bool) {
 }
 
 /// Writes until all of a backlog is held: how often while one end of it was and the other was not yet.
-async fn write_meanwhile(bench: Arc<Bench>, owner: Arc<Owner>, [held_first, held_last]: [EventRow; 2]) -> usize {
+async fn write_meanwhile(bench: Arc<Bench>, owner: Arc<Owner>, [one, other]: [EventRow; 2]) -> usize {
+    // Either may be the first. One that was the same before and after the other was looked at was so meanwhile.
     let is_halfway = async || {
-        bench.state(&held_first).await == DeliveryState::Held && bench.state(&held_last).await == DeliveryState::Pending
+        let seen = [bench.state(&one).await, bench.state(&other).await, bench.state(&one).await];
+        seen[0] != seen[1] && seen[0] == seen[2]
     };
     let mut written = 0;
     while noted(&bench).await > 0 {
