@@ -3,9 +3,12 @@
 //! Written on bare sockets, since half of what it does is what no HTTP library would do.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -338,11 +341,26 @@ async fn converse<S: Socket>(mut stream: S, inside: &Inside, connection: usize) 
     while let Some(received) = read_request(&mut stream, &mut buffer, connection).await? {
         let under_way = UnderWay::begin(inside);
         let reply = lock(&inside.script).pop_front().unwrap_or_else(|| lock(&inside.otherwise).clone());
+        let mut turn = pin!(turn(inside, matches!(reply, Reply::Held | Reply::HeldStatus(_))));
+        // Those that are held are let go in the order in which they came: its place is taken before anybody hears of it.
+        let begun = poll_fn(|context| Poll::Ready(turn.as_mut().poll(context))).await;
         lock(&inside.received).push(received);
         inside.arrived.notify_waiters();
+        match begun {
+            Poll::Ready(taken) => taken?,
+            Poll::Pending => turn.await?,
+        }
         if !answer(&mut stream, inside, reply, under_way).await? {
             break;
         }
+    }
+    Ok(())
+}
+
+/// Ends when a request may be answered: one that is held waits until it is released.
+async fn turn(inside: &Inside, is_held: bool) -> Result<()> {
+    if is_held {
+        inside.released.acquire().await?.forget();
     }
     Ok(())
 }
@@ -418,8 +436,8 @@ async fn answer<S: Socket>(stream: &mut S, inside: &Inside, reply: Reply, under_
             stream.read_to_end(&mut rest).await?;
             return Ok(false);
         }
-        Reply::Held => say_when_released(stream, inside, 200, under_way).await?,
-        Reply::HeldStatus(status) => say_when_released(stream, inside, status, under_way).await?,
+        Reply::Held => say_after(under_way, stream, 200).await?,
+        Reply::HeldStatus(status) => say_after(under_way, stream, status).await?,
         Reply::SuccessAndClose => {
             say(stream, 200, "", SUCCESS).await?;
             stream.shutdown().await?;
@@ -456,13 +474,7 @@ async fn drip<S: Socket>(stream: &mut S, each: Duration) -> Result<()> {
 }
 
 /// Who has the answer may ask again before this goes on: it is under way until then, and no longer.
-async fn say_when_released<S: Socket>(
-    stream: &mut S,
-    inside: &Inside,
-    status: u16,
-    under_way: UnderWay<'_>,
-) -> Result<()> {
-    inside.released.acquire().await?.forget();
+async fn say_after<S: Socket>(under_way: UnderWay<'_>, stream: &mut S, status: u16) -> Result<()> {
     drop(under_way);
     say(stream, status, "", SUCCESS).await
 }

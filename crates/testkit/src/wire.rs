@@ -2,12 +2,17 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use countersign_protocol::code::Code;
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, sleep};
+
+/// How long a request may be answered 503: turns of many that ask at once come one after the other.
+const SERVED_WITHIN: Duration = Duration::from_secs(60);
+const REPEAT_PERIOD: Duration = Duration::from_millis(20);
 
 /// Codes of refusals that are about one part of the request.
 const ABOUT_A_PART: [Code; 9] = [
@@ -159,6 +164,23 @@ fn unchunked(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
 /// Connects, sends one request, reads one answer.
 pub async fn once(address: SocketAddr, request: &[u8]) -> io::Result<Answer> {
     Connection::open(address).await?.send(request).await
+}
+
+/// The same, sent again for as long as it is answered 503: nothing was done then, and whoever is told so says it again.
+pub async fn once_served(address: SocketAddr, request: &[u8]) -> anyhow::Result<Answer> {
+    let began = Instant::now();
+    loop {
+        let answer = once(address, request).await?;
+        if answer.status != 503 {
+            return Ok(answer);
+        }
+        anyhow::ensure!(
+            began.elapsed() < SERVED_WITHIN,
+            "it was answered 503 for {SERVED_WITHIN:?}: {}",
+            answer.json()
+        );
+        sleep(REPEAT_PERIOD).await;
+    }
 }
 
 /// Wall-clock milliseconds: real servers judge timestamps by the real clock.

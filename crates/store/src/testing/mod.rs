@@ -247,6 +247,13 @@ impl Database {
         holder
     }
 
+    /// The same of the end of a move that has begun.
+    pub async fn hold_move(&self) -> Client {
+        let holder = self.client().await;
+        holder.batch_execute("BEGIN; SELECT FROM move_record FOR UPDATE").await.expect("is held");
+        holder
+    }
+
     /// The same of deliveries: a step of the schema that changes their table waits for it.
     pub async fn hold_deliveries(&self) -> Client {
         let holder = self.client().await;

@@ -10,7 +10,7 @@ use super::Fleet;
 use super::crowd::{self, Crowd, SUB_ACCOUNTS, Tally};
 use super::span::Spans;
 
-const CONFIG: &str = "rate_limit_per_s = 0\n";
+const CONFIG: &str = "rate_limit_per_s = 0\ntimestamp_tolerance_ms = 600000\n";
 const NODES: usize = 2;
 const DATABASE: &str = "countersign";
 /// Writes acknowledged after the failover.

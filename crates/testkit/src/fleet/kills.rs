@@ -18,7 +18,7 @@ use crate::wire::wall_ms;
 
 /// Short, so that another node takes over within a round, and longer than most machines keep a heartbeat waiting: a lease that runs out
 /// may be a callback that comes twice. A node that starts again takes what it had at once.
-const CONFIG: &str = "rate_limit_per_s = 0\ndispatch_lease = \"2s\"\n";
+const CONFIG: &str = "rate_limit_per_s = 0\ntimestamp_tolerance_ms = 600000\ndispatch_lease = \"2s\"\n";
 /// How long the receiver takes: so that attempts are in flight at each kill.
 const INBOX_DELAY: Duration = Duration::from_millis(20);
 /// Writes acknowledged while a node is down, and after it came back.

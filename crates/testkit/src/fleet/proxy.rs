@@ -125,17 +125,17 @@ impl Drop for Proxy {
     }
 }
 
-/// Its settings. A node that does not say it is ready is left out after the first time.
+/// Its settings. A node that does not say it is ready is left out after the first time; where requests end as the node lets them, after the third.
 fn text(
     folder: &Path,
     (listen, operator_listen): (SocketAddr, SocketAddr),
     nodes: &[Behind],
     under_way: UnderWay,
 ) -> String {
-    // Where nothing hangs, a node that answers late is only on a busy machine, and not one to leave.
-    let (when_down, patience) = match under_way {
-        UnderWay::Cut => (" on-marked-down shutdown-sessions", "400ms"),
-        UnderWay::End => ("", "3s"),
+    // Where nothing hangs, a node that answers late is only on a busy machine, and not one to leave; nor is one where the proxy itself was late.
+    let (when_down, patience, fall) = match under_way {
+        UnderWay::Cut => (" on-marked-down shutdown-sessions", "400ms", 1),
+        UnderWay::End => ("", "30s", 3),
     };
     let mut text = format!(
         "global\n\
@@ -147,12 +147,12 @@ fn text(
          \x20   balance roundrobin\n\
          \x20   option redispatch 1\n\
          \x20   retries 2\n\
-         \x20   timeout connect 500ms\n\
+         \x20   timeout connect 20s\n\
          \x20   timeout client 60s\n\
          \x20   timeout server 60s\n\
          \x20   timeout check {patience}\n\
          \x20   option httpchk GET /readyz\n\
-         \x20   default-server inter 200ms fall 1 rise 1{when_down}\n",
+         \x20   default-server inter 200ms fall {fall} rise 1{when_down}\n",
         folder.display()
     );
     for (name, address) in [("merchants", listen), ("operators", operator_listen)] {

@@ -10,8 +10,8 @@ use super::crowd::{self, Crowd, Tally};
 use super::span::Spans;
 use super::{Fleet, UnderWay};
 
-/// A node lingers for longer than the proxy takes to notice: it asks each 200 ms, and waits 3 s for an answer.
-const CONFIG: &str = "rate_limit_per_s = 0\n[limits]\nstop_delay = \"5s\"\n";
+/// A node lingers for longer than the proxy takes to notice: it asks each 200 ms, three times.
+const CONFIG: &str = "rate_limit_per_s = 0\ntimestamp_tolerance_ms = 600000\n[limits]\nstop_delay = \"5s\"\n";
 const NODES: usize = 2;
 /// How long the receiver takes: so that attempts are in flight when a node is told to stop.
 const INBOX_DELAY: Duration = Duration::from_millis(20);

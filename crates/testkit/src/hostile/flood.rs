@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
@@ -23,7 +23,7 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// How long a server may take to end a connection that floods it.
+/// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Whoever takes no byte for so long takes no more until somebody reads.
@@ -97,39 +97,63 @@ pub struct Ending {
 
 /// Sends `count` of a kind over one connection, or until the server takes no more; reads what comes only where `reads`.
 pub async fn send(address: SocketAddr, flood: Flood, count: u32, reads: bool) -> Result<Ending> {
-    let (mut reading, mut writing) = TcpStream::connect(address).await?.into_split();
-    let mut bytes = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
-    let mut n = 0;
-    let writer = tokio::spawn(async move {
-        loop {
-            match tokio::time::timeout(STUCK, writing.write_all(&bytes)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return (true, false),
-                Err(_) => return (false, true),
-            }
-            if n >= count {
-                return (false, false);
-            }
-            bytes.clear();
-            for _ in 0..100.min(count - n) {
-                put(flood, n, &mut bytes);
-                n += 1;
-            }
-        }
-    });
+    let (mut reading, writing) = TcpStream::connect(address).await?.into_split();
+    // Where what comes is read nobody is stuck, however late somebody is.
+    let mut writer = tokio::spawn(write(writing, flood, count, if reads { WHOLE } else { STUCK }));
     let mut said = Vec::new();
+    let mut is_closed = false;
     if reads {
-        // Ends with the connection; a server that bears it all is left when everything was sent and answered.
-        let _ = tokio::time::timeout(PATIENCE / 4, listen(&mut reading, &mut said)).await;
+        let wanted = usize::try_from(count)?;
+        // A server that bears it all and does not answer each is left at last.
+        let heard = tokio::time::timeout(WHOLE, listen(&mut reading, &mut said, wanted)).await;
+        is_closed = heard.unwrap_or_default();
     }
-    let (is_cut_off, is_stuck) = tokio::time::timeout(WHOLE, writer).await.context("the flood has no end")??;
     let of = |wanted| frames(&said).filter(|kind| *kind == wanted).count();
-    Ok(Ending { is_cut_off, is_stuck, goodbyes: of(GOAWAY), answers: of(HEADERS), answered_bytes: said.len() })
+    let (goodbyes, answers) = (of(GOAWAY), of(HEADERS));
+    let (is_cut_off, is_stuck) = if is_closed || goodbyes > 0 {
+        writer.abort();
+        (is_closed, false)
+    } else {
+        tokio::time::timeout(WHOLE, &mut writer).await.context("the flood has no end")??
+    };
+    Ok(Ending { is_cut_off, is_stuck, goodbyes, answers, answered_bytes: said.len() })
 }
 
-/// Takes what comes until nothing can come any more.
-async fn listen(reading: &mut OwnedReadHalf, said: &mut Vec<u8>) {
-    while let Ok(1..) = reading.read_buf(said).await {}
+/// Whether it was cut off, and whether no byte was taken for so long.
+async fn write(mut writing: OwnedWriteHalf, flood: Flood, count: u32, stuck: Duration) -> (bool, bool) {
+    let mut bytes = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
+    let mut n = 0;
+    loop {
+        match tokio::time::timeout(stuck, writing.write_all(&bytes)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return (true, false),
+            Err(_) => return (false, true),
+        }
+        if n >= count {
+            return (false, false);
+        }
+        bytes.clear();
+        for _ in 0..100.min(count - n) {
+            put(flood, n, &mut bytes);
+            n += 1;
+        }
+    }
+}
+
+/// Takes what comes until there is a good-bye, or so many answers, or nothing can come any more; whether it is the last.
+async fn listen(reading: &mut OwnedReadHalf, said: &mut Vec<u8>, wanted: usize) -> bool {
+    let (mut looked_at, mut answers) = (0, 0);
+    while answers < wanted {
+        let Ok(1..) = reading.read_buf(said).await else { return true };
+        while let Some((kind, rest)) = first_frame(&said[looked_at..]) {
+            looked_at = said.len() - rest.len();
+            answers += usize::from(kind == HEADERS);
+            if kind == GOAWAY {
+                return false;
+            }
+        }
+    }
+    false
 }
 
 fn put(flood: Flood, n: u32, bytes: &mut Vec<u8>) {
@@ -154,12 +178,18 @@ fn put(flood: Flood, n: u32, bytes: &mut Vec<u8>) {
 /// The kinds of the whole frames in `bytes`.
 fn frames(mut bytes: &[u8]) -> impl Iterator<Item = u8> {
     std::iter::from_fn(move || {
-        let head = bytes.first_chunk::<9>()?;
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let end = 9 + usize::try_from(length).ok()?;
-        bytes = bytes.get(end..)?;
-        Some(head[3])
+        let (kind, rest) = first_frame(bytes)?;
+        bytes = rest;
+        Some(kind)
     })
+}
+
+/// The kind of the first frame if it is whole, and what is behind it.
+fn first_frame(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    let head = bytes.first_chunk::<9>()?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let end = 9 + usize::try_from(length).ok()?;
+    Some((head[3], bytes.get(end..)?))
 }
 
 /// Requests that one connection has open at once.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -170,7 +170,8 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let mut honest = JoinSet::new();
     for n in 0..HONEST_CLIENTS {
         let (signer, ended, counts) = (signer.clone(), ended.clone(), counts.clone());
-        honest.spawn(be_honest(server.listen, signer, n % 2 == 0, ended, counts));
+        let late = plan.scarce.map_or(PATIENCE, |scarce| scarce.patience) / 2;
+        honest.spawn(be_honest((server.listen, late), signer, n % 2 == 0, ended, counts));
     }
     let held = tokio::spawn(watch(server.pid(), before, ended.clone()));
     let began = Instant::now();
@@ -220,8 +221,9 @@ async fn connect(from: IpAddr, to: SocketAddr, window: Option<u32>) -> Result<Tc
     Ok(socket.connect(to).await?)
 }
 
+/// Asks again and again. Whoever takes until `late` to ask may find the connection ended: that says nothing about the server.
 async fn be_honest(
-    to: SocketAddr,
+    (to, late): (SocketAddr, Duration),
     signer: Arc<Signer>,
     keeps: bool,
     ended: Arc<AtomicBool>,
@@ -233,31 +235,55 @@ async fn be_honest(
         pace.tick().await;
         let bytes = signer.draft("GET", "/v1/pay/events", b"").bytes();
         counts[0].fetch_add(1, Ordering::AcqRel);
+        let mut took_to_ask = Duration::ZERO;
         let asked = async {
-            let mut stream = match kept.take() {
-                Some(stream) => stream,
-                None => connect(HONEST, to, None).await?,
-            };
-            stream.write_all(&bytes).await?;
-            let answer = read_one(&mut stream).await?;
-            anyhow::Ok((answer, stream))
-        };
-        if let Ok(Ok((answer, stream))) = timeout(PATIENCE, asked).await {
-            if answer.code() == "000000" {
-                counts[1].fetch_add(1, Ordering::AcqRel);
+            // On a kept connection that has ended meanwhile nothing was done: it is asked on another one.
+            if let Some(mut stream) = kept.take()
+                && let Some(answer) = ask(&mut stream, &bytes).await?
+            {
+                return anyhow::Ok(Some((answer, stream)));
             }
-            kept = keeps.then_some(stream);
+            let began = Instant::now();
+            let mut stream = connect(HONEST, to, None).await?;
+            let written = stream.write_all(&bytes).await;
+            took_to_ask = began.elapsed();
+            let answer = if written.is_ok() { read_one(&mut stream).await? } else { None };
+            Ok(answer.map(|answer| (answer, stream)))
+        };
+        match timeout(PATIENCE, asked).await {
+            Ok(Ok(Some((answer, stream)))) => {
+                if answer.code() == "000000" {
+                    counts[1].fetch_add(1, Ordering::AcqRel);
+                }
+                kept = keeps.then_some(stream);
+            }
+            Ok(Ok(None)) if took_to_ask >= late => _ = counts[0].fetch_sub(1, Ordering::AcqRel),
+            Ok(Ok(None) | Err(_)) | Err(_) => {}
         }
     }
 }
 
-async fn read_one(stream: &mut TcpStream) -> Result<Answer> {
+/// The answer to this on a connection that is open; none where it has ended without one.
+async fn ask(stream: &mut TcpStream, bytes: &[u8]) -> Result<Option<Answer>> {
+    match stream.write_all(bytes).await {
+        Ok(()) => read_one(stream).await,
+        Err(_) => Ok(None),
+    }
+}
+
+/// None where the connection ended before the first byte of an answer.
+async fn read_one(stream: &mut TcpStream) -> Result<Option<Answer>> {
     let mut said = Vec::new();
     loop {
         if let Some((answer, _)) = crate::wire::parse(&said) {
-            return Ok(answer);
+            return Ok(Some(answer));
         }
-        ensure!(stream.read_buf(&mut said).await? > 0, "the connection ended in an answer");
+        match stream.read_buf(&mut said).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) if said.is_empty() => return Ok(None),
+            Ok(0) => bail!("the connection ended in an answer"),
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

@@ -12,12 +12,30 @@ use super::shapes::{self, Shape, Targets, Wanted};
 use crate::patience::until;
 use crate::wire::once;
 
-/// Nothing more comes on a connection that has been silent for this long. What comes later is still found in the log.
+/// Nothing more comes on a connection that has been silent for this long, where it may stay open. What comes later is still found in the log.
 /// Longer than the server that is asked waits for a head or a body ([`SHORT`]).
 const SILENCE: Duration = Duration::from_millis(3_500);
 /// Settings of a server to which shapes are sent: it waits for nothing longer than a second.
 pub const SHORT: &str = "[limits]\nhead_timeout = \"1s\"\nbody_timeout = \"1s\"\n";
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an answer or an end that must come may take.
+const DUE_WITHIN: Duration = Duration::from_secs(60);
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The server itself: it ends a connection whose rest two readers may understand differently.
+    Server,
+    /// A proxy before it, which keeps its clients' connections as it likes.
+    Proxy,
+}
+
+impl Asked {
+    /// Whether a connection must be closed behind what is wanted so.
+    fn must_close(self, wanted: Wanted) -> bool {
+        self == Self::Server && !matches!(wanted, Wanted::Answers(_))
+    }
+}
 
 /// What came of a shape.
 #[derive(Clone, Debug)]
@@ -33,32 +51,32 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What is wrong with it, in words. `ends`: whether a connection must have been closed whose rest two readers may understand differently.
-    pub fn fault(&self, ends: bool) -> Option<String> {
+    /// What is wrong with it, in words.
+    pub fn fault(&self, asked: Asked) -> Option<String> {
         let Self { name, wanted, statuses, is_closed } = self;
         let is_good = match wanted {
             Wanted::Refused => statuses.len() <= 1 && statuses.iter().all(|status| *status >= 400),
             Wanted::OnceAtMost => statuses.len() <= 1,
             Wanted::Answers(count) => statuses.len() == *count,
         };
-        let is_ended = *is_closed || !ends || matches!(wanted, Wanted::Answers(_));
+        let is_ended = *is_closed || !asked.must_close(*wanted);
         (!is_good || !is_ended)
             .then(|| format!("{name}: wanted {wanted:?}, got answers {statuses:?}, closed: {is_closed}"))
     }
 }
 
 /// Sends all shapes at once, each on its own connection.
-pub async fn send_all(address: SocketAddr, targets: Targets) -> Result<Vec<Outcome>> {
+pub async fn send_all(asked: Asked, address: SocketAddr, targets: Targets) -> Result<Vec<Outcome>> {
     let mut sending = tokio::task::JoinSet::new();
     for (n, shape) in shapes::shapes(targets).into_iter().enumerate() {
-        sending.spawn(async move { (n, send(address, shape).await) });
+        sending.spawn(async move { (n, send(asked, address, shape).await) });
     }
     let mut outcomes = sending.join_all().await;
     outcomes.sort_by_key(|(n, _)| *n);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-async fn send(address: SocketAddr, shape: Shape) -> Result<Outcome> {
+async fn send(asked: Asked, address: SocketAddr, shape: Shape) -> Result<Outcome> {
     let (mut reading, mut writing) =
         TcpStream::connect(address).await.context("the server takes connections")?.into_split();
     let bytes = shape.bytes;
@@ -68,7 +86,13 @@ async fn send(address: SocketAddr, shape: Shape) -> Result<Outcome> {
         writing
     });
     let (mut said, mut is_closed) = (Vec::new(), false);
-    while let Ok(read) = tokio::time::timeout(SILENCE, reading.read_buf(&mut said)).await {
+    loop {
+        let is_due = match shape.wanted {
+            Wanted::Answers(count) => statuses(&said).len() < count,
+            Wanted::Refused | Wanted::OnceAtMost => asked.must_close(shape.wanted),
+        };
+        let patience = if is_due { DUE_WITHIN } else { SILENCE };
+        let Ok(read) = tokio::time::timeout(patience, reading.read_buf(&mut said)).await else { break };
         if read.is_err() || read.is_ok_and(|count| count == 0) {
             is_closed = true;
             break;
@@ -114,12 +138,12 @@ pub fn print(title: &str, outcomes: &[Outcome]) {
 
 /// Every fault of shapes that were sent to the server itself; none is what is wanted.
 pub fn faults(outcomes: &[Outcome]) -> Vec<String> {
-    outcomes.iter().filter_map(|outcome| outcome.fault(true)).collect()
+    outcomes.iter().filter_map(|outcome| outcome.fault(Asked::Server)).collect()
 }
 
-/// The same behind a proxy, which keeps its clients' connections as it likes.
+/// The same behind a proxy.
 pub fn faults_behind(outcomes: &[Outcome]) -> Vec<String> {
-    outcomes.iter().filter_map(|outcome| outcome.fault(false)).collect()
+    outcomes.iter().filter_map(|outcome| outcome.fault(Asked::Proxy)).collect()
 }
 
 /// Asks so many times through a proxy, each time for a path of its own: every answer must be the one to its question.
@@ -150,14 +174,15 @@ mod tests {
     #[test]
     fn an_answer_too_many_is_a_fault() {
         let outcome = |wanted, statuses: &[u16]| {
-            Outcome { name: "x".to_owned(), wanted, statuses: statuses.to_vec(), is_closed: true }.fault(true).is_some()
+            let said = Outcome { name: "x".to_owned(), wanted, statuses: statuses.to_vec(), is_closed: true };
+            said.fault(Asked::Server).is_some()
         };
         assert!(!outcome(Wanted::Refused, &[]) && !outcome(Wanted::Refused, &[400]));
         assert!(outcome(Wanted::Refused, &[200]) && outcome(Wanted::Refused, &[400, 404]));
         assert!(!outcome(Wanted::OnceAtMost, &[200]) && outcome(Wanted::OnceAtMost, &[200, 404]));
         let left_open =
             Outcome { name: "x".to_owned(), wanted: Wanted::Refused, statuses: vec![400], is_closed: false };
-        assert!(left_open.fault(true).is_some() && left_open.fault(false).is_none());
+        assert!(left_open.fault(Asked::Server).is_some() && left_open.fault(Asked::Proxy).is_none());
         assert!(!outcome(Wanted::Answers(2), &[200, 200]) && outcome(Wanted::Answers(2), &[200]));
     }
 }

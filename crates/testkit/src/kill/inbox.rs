@@ -122,7 +122,8 @@ pub struct Causes {
     pub taken: Lanes,
     /// When each term of an application's lane began, also that of a node that starts again. None: nobody shares, and there are no terms.
     pub began: Option<Lanes>,
-    /// How far apart the clocks are by which callbacks are signed and lanes taken, in ms.
+    /// How far apart the clocks are by which callbacks are signed and lanes taken, in ms. Without terms also those by which callbacks are signed and
+    /// processes were killed.
     pub apart_ms: i64,
 }
 
@@ -142,13 +143,22 @@ impl Causes {
         lanes.get(client_id)?.iter().copied().find(|at| (from..=to).contains(at))
     }
 
+    /// Which kill lies between two, if any.
+    fn kill_between(&self, both: (i64, i64)) -> Option<usize> {
+        let (life, next) = (self.life(both.0), self.life(both.1));
+        if life < next || self.began.is_some() {
+            return (life < next).then_some(life);
+        }
+        let near = both.0.min(both.1) - self.apart_ms..=both.0.max(both.1) + self.apart_ms;
+        self.kills.iter().position(|kill| near.contains(kill))
+    }
+
     /// From when on there was another sender than that of the first of two; none: there was none.
     fn of_two(&self, client_id: &str, both: (i64, i64)) -> Option<i64> {
-        let (life, next) = (self.life(both.0), self.life(both.1));
-        match &self.began {
-            _ if life >= next => self.between(&self.taken, client_id, both),
-            Some(began) => self.between(began, client_id, both),
-            None => self.kills.get(life).copied(),
+        match (&self.began, self.kill_between(both)) {
+            (_, None) => self.between(&self.taken, client_id, both),
+            (Some(began), Some(_)) => self.between(began, client_id, both),
+            (None, Some(kill)) => self.kills.get(kill).copied(),
         }
     }
 }
@@ -243,11 +253,9 @@ fn repeats(arrivals: &[Arrival], causes: &Causes) -> Result<Repeats> {
             let of_it = of_each.entry((&of.0, cause)).or_default();
             *of_it += 1;
             ensure!(*of_it <= ATTEMPTS_EACH, "more callbacks of {} came again than were in flight at {cause}", of.0);
-            let life = causes.life(before);
-            if life < causes.life(*now) {
-                found.of_each_life[life] += 1;
-            } else {
-                found.of_leases += 1;
+            match causes.kill_between((before, *now)) {
+                Some(kill) => found.of_each_life[kill] += 1,
+                None => found.of_leases += 1,
             }
         }
         let (newest, newest_at) = *chains.entry(of).or_insert((0, *now));
@@ -374,6 +382,14 @@ mod tests {
         assert!(repeats(&[arrival("b", 2, 100)], &causes).is_err(), "the first is missing");
         let late = [arrival("a", 1, 100), arrival("b", 2, 101), arrival("a", 1, 120)];
         assert!(repeats(&late, &causes).is_err(), "an earlier one after a later one");
+    }
+
+    #[test]
+    fn what_is_stamped_right_behind_a_kill_by_a_clock_that_is_ahead_was_signed_before_it() {
+        let twice = [arrival("a", 1, 112), arrival("a", 1, 130)];
+        let apart = |apart_ms| repeats(&twice, &Causes { apart_ms, ..kills(&[110]) });
+        assert!(apart(1).is_err(), "farther than clocks differ");
+        assert_eq!(apart(2).expect("fine").of_each_life, [1]);
     }
 
     #[test]

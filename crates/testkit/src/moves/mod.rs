@@ -54,20 +54,30 @@ pub async fn run(rows: u64, kills: u64) -> Result<Report> {
     let database = Database::new().await;
     let mut report = Report { kills_comparing: kills / 4, kills_copying: kills - kills / 4, ..Report::default() };
     let copying = report.kills_copying;
+    // As long as the end of the move is held, no run comes to it, however late it is killed.
     for kill in 1..=copying {
-        let mut mover = Mover::start(&deployment, &database)?;
+        let (mut mover, held);
         if kill > 1 {
+            held = database.hold_move().await;
+            mover = Mover::start(&deployment, &database)?;
             // So many rows may be there before it has begun.
             mover.until_it_goes_on()?;
+        } else {
+            mover = Mover::start(&deployment, &database)?;
+            mover.until_copied(&database, 1).await?;
+            held = database.hold_move().await;
         }
         mover.until_copied(&database, rows * kill / (copying + 1)).await?;
         mover.kill_midway()?;
+        drop(held);
         report.take_up(&mover.rest()?)?;
     }
     for kill in 1..=report.kills_comparing {
+        let held = database.hold_move().await;
         let mut mover = Mover::start(&deployment, &database)?;
         mover.until_percent(50 + 45 * kill / (report.kills_comparing + 1))?;
         mover.kill_midway()?;
+        drop(held);
         report.take_up(&mover.rest()?)?;
     }
     ensure!(report.found.len() + 1 == usize::try_from(kills)?, "a run began anew: {:?}", report.found);

@@ -7,15 +7,13 @@ use countersign_store::Store as _;
 use countersign_testkit::backing::Backing;
 use countersign_testkit::patience::until;
 use countersign_testkit::process::Deployment;
-use countersign_testkit::wire::{Connection, once};
+use countersign_testkit::wire::{Connection, once, once_served};
 use countersign_testkit::world::World;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::journey_rule_upgrade::{UPGRADE, bank, date};
 
 const SOON: Duration = Duration::from_secs(20);
-/// An answer that waits for its turn does not come within this time.
-const WAITS: Duration = Duration::from_millis(500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_is_cut_off_before_anything_was_done_leaves_its_nonce_open() {
@@ -24,36 +22,30 @@ async fn a_request_that_is_cut_off_before_anything_was_done_leaves_its_nonce_ope
     let app = &world.running.app;
     let sub = app.store.merchant("bank-1").await.expect("reads").expect("is there");
     let turn = app.turns.take(TurnKey::Rules(sub.no)).await;
-    // One that took the nonce and waits for its turn: the same sent behind it is refused. Where that one was first, there is another try.
-    let begin = async || {
+    let mut sent = 0;
+    // One that took the nonce and waits for its turn: the same sent behind it is refused. Where that one was first, or where the turn was waited for
+    // too long, there is another try.
+    let cut_off = async || {
         let bytes = world.draft(&signer, "POST", UPGRADE, &rule).bytes();
-        let mut cut_off = Connection::open(world.listen()).await?;
-        cut_off.write(&bytes).await?;
-        Ok((answer_now(&world, &bytes).await?.as_deref() == Some("400021")).then_some((cut_off, bytes)))
+        let mut waits = Connection::open(world.listen()).await?;
+        waits.write(&bytes).await?;
+        let is_second = once(world.listen(), &bytes).await?.code() == "400021";
+        drop(waits);
+        sent += 2;
+        let ended = async || Ok(Some(lines(&world)).filter(|lines| lines.len() == sent));
+        let (lines, _) = until("both have their lines", SOON, ended).await?;
+        let is_gone = lines[sent - 2..].iter().any(|line| line["reason"] == "client_gone");
+        Ok((is_second && is_gone).then_some(bytes))
     };
-    let ((cut_off, bytes), _) = until("a request waits for its turn", SOON, begin).await.expect("it is taken in");
-    drop(cut_off);
-    // Taken in, it waits for its turn, too; refused, it is answered now.
-    let waits = async || {
-        let mut again = Connection::open(world.listen()).await?;
-        again.write(&bytes).await?;
-        match tokio::time::timeout(WAITS, again.read()).await {
-            Ok(answer) => answer.map(|_| None).map_err(Into::into),
-            Err(_) => Ok(Some(again)),
-        }
-    };
-    let (mut again, _) = until("the same request is taken in again", SOON, waits).await.expect("the nonce is open");
+    let (bytes, _) = until("a request is cut off as it waits for its turn", 3 * SOON, cut_off).await.expect("one is");
     drop(turn);
-    assert_eq!(again.read().await.expect("an answer").code(), "000000", "it is done");
-    assert_eq!(answer_now(&world, &bytes).await.expect("an answer").as_deref(), Some("400021"), "once");
+    assert_eq!(once_served(world.listen(), &bytes).await.expect("an answer").code(), "000000", "the nonce is open");
+    assert_eq!(once(world.listen(), &bytes).await.expect("an answer").code(), "400021", "it is done, once");
 }
 
-/// The code of the answer; none where it does not come now.
-async fn answer_now(world: &World, bytes: &[u8]) -> anyhow::Result<Option<String>> {
-    match tokio::time::timeout(WAITS, once(world.listen(), bytes)).await {
-        Ok(answer) => Ok(Some(answer?.code())),
-        Err(_) => Ok(None),
-    }
+/// Of the upgrades that have ended so far.
+fn lines(world: &World) -> Vec<Value> {
+    world.heard.lines().into_iter().filter(|line| line["path"] == UPGRADE).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,6 @@
 //! `POST /v1/pay/convert/preview` and `POST /v1/pay/convert`, end to end: convert_currency, convert_pair, convert_preview, convert.
 
-use countersign_testkit::wire::Signer;
+use countersign_testkit::wire::{Signer, once_served};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -338,9 +338,7 @@ async fn of_64_equal_requests_at_once_all_are_answered_with_one_order() {
     for _ in 0..64 {
         let draft = world.draft(&signer, "POST", CONVERT, &carry_out("r-1", &quote).to_string());
         let listen = world.listen();
-        all.spawn(
-            async move { countersign_testkit::wire::once(listen, &draft.bytes()).await.expect("an answer").json() },
-        );
+        all.spawn(async move { once_served(listen, &draft.bytes()).await.expect("an answer").json() });
     }
     let answers = all.join_all().await;
     for answer in &answers {

@@ -1,8 +1,9 @@
 //! Who may do what, end to end: merchants that are disabled, secrets and their use, delegation in the log, a rate that no change refills.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use countersign::app::uses;
 use countersign_testkit::patience::until;
 use countersign_testkit::receiver::Receiver;
 use countersign_testkit::wire::{Answer, Draft, Signer};
@@ -34,6 +35,8 @@ async fn sends(world: &World, draft: &Draft) -> Answer {
 }
 
 async fn secrets(world: &World, signer: &Signer) -> Vec<Value> {
+    // What is just being noted by itself may be told twice.
+    uses::note(&world.running.app).await.expect("is noted");
     let path = format!("/operator/v1/applications/{}/secrets", signer.client_id);
     let page = world.access.call("GET", &path, None).await.expect("an answer").json();
     page["items"].as_array().expect("items").clone()
@@ -190,15 +193,16 @@ async fn a_change_of_an_application_or_its_merchant_does_not_refill_its_rate() {
         codes.push(code().await);
     }
     assert_eq!(codes.last().map(String::as_str), Some("400429"), "{codes:?}");
-    // Each change would give two more at once; of time there may pass enough for one or another.
-    let mut passed = 0;
+    // Each change would give two more at once; time gives one a second.
+    let (began, mut passed) = (Instant::now(), 0);
     for n in 0..10 {
         patch(&world, &path, json!({"name": format!("n{n}")})).await;
         patch(&world, "/merchants/bank", json!({"enabled": false})).await;
         patch(&world, "/merchants/bank", json!({"enabled": true})).await;
         for _ in 0..2 {
-            passed += usize::from(code().await == "000000");
+            passed += u64::from(code().await == "000000");
         }
     }
-    assert!(passed < 10, "{passed} of 20 passed");
+    let room = 2 + began.elapsed().as_secs();
+    assert!(passed <= room, "{passed} of 20 passed, and time gave {room} at the most");
 }

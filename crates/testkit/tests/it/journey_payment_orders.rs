@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use countersign_domain::time::rfc3339;
 use countersign_testkit::patience::until;
-use countersign_testkit::wire::Signer;
+use countersign_testkit::wire::{Signer, once_served};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
 
@@ -340,7 +340,10 @@ async fn an_order_that_is_closed_many_times_at_once_is_closed_once_and_all_are_t
         let no = format!("T-{round}");
         good(&world, &signer, "POST", CREATE, &order(&no)).await;
         let body = json!({"merchantTradeNo": no});
-        let close = || good(&world, &signer, "POST", CLOSE, &body);
+        let close = async || {
+            let draft = world.draft(&signer, "POST", CLOSE, &body.to_string());
+            once_served(world.listen(), &draft.bytes()).await.expect("an answer").json()["data"].clone()
+        };
         let (one, two, three, four) = tokio::join!(close(), close(), close(), close());
         assert_eq!([one, two, three, four], ["SUCCESS"; 4].map(|result| json!({"result": result})));
     }
@@ -443,9 +446,7 @@ async fn of_64_clients_with_one_trade_number_all_get_the_one_order() {
     let mut under_way = tokio::task::JoinSet::new();
     for _ in 0..64 {
         let (draft, listen) = (world.draft(&signer, "POST", CREATE, &order("T-1").to_string()), world.listen());
-        under_way.spawn(async move {
-            countersign_testkit::wire::once(listen, &draft.bytes()).await.expect("an answer").json()
-        });
+        under_way.spawn(async move { once_served(listen, &draft.bytes()).await.expect("an answer").json() });
     }
     let mut answers = under_way.join_all().await;
     let first = answers.pop().expect("64");

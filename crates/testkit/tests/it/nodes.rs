@@ -23,7 +23,7 @@ use countersign_store::testing::Database;
 use countersign_testkit::operator::OperatorAccess;
 use countersign_testkit::patience;
 use countersign_testkit::receiver::{Receiver, Reply};
-use countersign_testkit::wire::{Answer, Draft, Signer, fresh_nonce, once, wall_ms};
+use countersign_testkit::wire::{Answer, Draft, Signer, fresh_nonce, once, once_served, wall_ms};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -373,7 +373,9 @@ async fn the_databases_clock_decides_and_a_node_whose_own_is_off_is_not_ready() 
     assert_ne!(pull(&node, &signer, wall_ms() - 28_500).await.code(), "000000", "31.5 s old by the database's clock");
     client.batch_execute(&ahead_by(0)).await.expect("the clock is set right");
     until("the node is ready", async || ready(&node).await.status == 200).await;
-    assert_eq!(pull(&node, &signer, wall_ms() - 28_500).await.code(), "000000");
+    // Anew where it was under way for longer than the rest of its time.
+    let is_young = async || pull(&node, &signer, wall_ms() - 28_500).await.code() == "000000";
+    until("what is 28.5 s old is accepted", is_young).await;
     node.stop().await.expect("it stops");
 }
 
@@ -462,10 +464,12 @@ async fn what_two_nodes_are_asked_for_at_once_is_done_once_and_the_other_is_told
     one.institution("bank", 0, None).await.expect("an institution");
     for round in 0..8 {
         let order = format!("/operator/v1/convert-orders/{}", one.convert_order("bank").await.expect("an order"));
-        let (done, failed) = tokio::join!(
-            one.call("PATCH", &order, Some(json!({"status": 3}))),
-            two.call("PATCH", &order, Some(json!({"status": 6})))
-        );
+        // Whoever finds for two seconds that the other was first is told to repeat.
+        let moved = async |access: &OperatorAccess, status: i64| {
+            let draft = access.draft("PATCH", &order, Some(&json!({"status": status})));
+            once_served(access.address, &draft.bytes()).await
+        };
+        let (done, failed) = tokio::join!(moved(&one, 3), moved(&two, 6));
         let mut said =
             [done, failed].map(|answer| answer.expect("an answer")).map(|answer| (answer.status, answer.code()));
         said.sort();

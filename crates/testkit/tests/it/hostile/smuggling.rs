@@ -3,7 +3,7 @@
 use countersign_testkit::hostile::nginx::Nginx;
 use countersign_testkit::hostile::shapes::Targets;
 use countersign_testkit::hostile::smuggling::{
-    SHORT, faults, faults_behind, honest_ones_get_their_own, no_bait_was_taken, send_all,
+    Asked, SHORT, faults, faults_behind, honest_ones_get_their_own, no_bait_was_taken, send_all,
 };
 use countersign_testkit::process::{Deployment, Server};
 
@@ -32,7 +32,7 @@ impl Place {
 #[tokio::test]
 async fn every_odd_shape_is_refused_or_answered_once_at_the_merchants_listener() {
     let place = place();
-    let outcomes = send_all(place.server.listen, MERCHANTS).await.expect("sent");
+    let outcomes = send_all(Asked::Server, place.server.listen, MERCHANTS).await.expect("sent");
     assert_eq!(faults(&outcomes), Vec::<String>::new());
     no_bait_was_taken(place.server.listen, &place.log(), "/the-last-one").await.expect("no bait");
 }
@@ -40,7 +40,7 @@ async fn every_odd_shape_is_refused_or_answered_once_at_the_merchants_listener()
 #[tokio::test]
 async fn every_odd_shape_is_refused_or_answered_once_at_the_operators_listener() {
     let place = place();
-    let outcomes = send_all(place.server.access.address, OPERATORS).await.expect("sent");
+    let outcomes = send_all(Asked::Server, place.server.access.address, OPERATORS).await.expect("sent");
     assert_eq!(faults(&outcomes), Vec::<String>::new());
     no_bait_was_taken(place.server.access.address, &place.log(), "/the-last-one").await.expect("no bait");
 }
@@ -49,7 +49,7 @@ async fn every_odd_shape_is_refused_or_answered_once_at_the_operators_listener()
 async fn every_odd_shape_is_refused_or_answered_once_behind_nginx() {
     let place = place();
     let nginx = Nginx::start(place.folder.path(), place.server.listen).await.expect("nginx starts");
-    let outcomes = send_all(nginx.listen, MERCHANTS).await.expect("sent");
+    let outcomes = send_all(Asked::Proxy, nginx.listen, MERCHANTS).await.expect("sent");
     assert_eq!(faults_behind(&outcomes), Vec::<String>::new());
     honest_ones_get_their_own(nginx.listen, 64).await.expect("nobody gets another's answer");
     no_bait_was_taken(nginx.listen, &place.log(), "/the-last-one").await.expect("no bait");
