@@ -133,9 +133,9 @@ fn text(
     under_way: UnderWay,
 ) -> String {
     // Where nothing hangs, a node that answers late is only on a busy machine, and not one to leave; nor is one where the proxy itself was late.
-    let (when_down, patience, fall) = match under_way {
-        UnderWay::Cut => (" on-marked-down shutdown-sessions", "400ms", 1),
-        UnderWay::End => ("", "30s", 3),
+    let (when_down, [connect, patience], fall) = match under_way {
+        UnderWay::Cut => (" on-marked-down shutdown-sessions", ["500ms", "400ms"], 1),
+        UnderWay::End => ("", ["20s", "30s"], 3),
     };
     let mut text = format!(
         "global\n\
@@ -147,7 +147,7 @@ fn text(
          \x20   balance roundrobin\n\
          \x20   option redispatch 1\n\
          \x20   retries 2\n\
-         \x20   timeout connect 20s\n\
+         \x20   timeout connect {connect}\n\
          \x20   timeout client 60s\n\
          \x20   timeout server 60s\n\
          \x20   timeout check {patience}\n\
