@@ -167,7 +167,7 @@ async fn writers_that_wait_for_an_absent_standby_leave_few_connections_behind() 
     let is_over = Cell::new(false);
     let ends = async {
         counted(&client, &format!("SELECT (count(*) >= 2)::int::bigint {WAIT_FOR_STANDBY}")).await;
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
         is_over.set(true);
     };
     let changes = async {
@@ -194,8 +194,8 @@ async fn writers_that_wait_for_an_absent_standby_leave_few_connections_behind() 
     tokio::join!(ends, changes, claims, heartbeats);
     let open = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'countersign'";
     let open: i64 = primary.ask("postgres", open).parse().expect("a count");
-    // Each of three makes a second one after some time, a third after twice that, a fourth after twice that again. Without a pause the heart alone has made
-    // thirty. Nothing but its own end makes one wait less.
+    // Each of three makes a second one after some time, a third after twice that, a fourth after twice that again. Without these pauses whoever settles claims
+    // leaves two behind in each second: nothing but its own end makes one wait less.
     assert!(open <= 12, "{open} connections");
     primary.set_synchronous("");
     until("the heart beats when the standby is back", async || store.tend_lanes(heartbeat(1, &[])).await.ok()).await;
