@@ -11,7 +11,7 @@ use countersign_testkit::wire::{Connection, once, once_served};
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
 
-use crate::journey_rule_upgrade::{UPGRADE, bank, date};
+use crate::journey_rule_upgrade::{UPGRADE, bank, date, in_force};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -21,6 +21,8 @@ async fn a_request_that_is_cut_off_before_anything_was_done_leaves_its_nonce_ope
     let rule = json!({"sub_merchant_id": "bank-1", "r_markup": 0.3, "effective_date": date(&world, -10)}).to_string();
     let app = &world.running.app;
     let sub = app.store.merchant("bank-1").await.expect("reads").expect("is there");
+    // From here on no request of this moment waits for the disk as its nonce is taken: one that is cut off there never had it.
+    in_force(&world, &signer, "bank-1").await;
     let turn = app.turns.take(TurnKey::Rules(sub.no)).await;
     let mut sent = 0;
     // One that took the nonce and waits for its turn: the same sent behind it is refused. Where that one was first, or where the turn was waited for
