@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const HONEST_CLIENTS: usize = 8;
 /// Between two requests of one honest client.
 const PACE: Duration = Duration::from_millis(40);
-/// How often those that dawdle come again at most, until honest ones have asked often enough.
-const TURNS_MAX: usize = 4;
+/// Those that dawdle come again for so long at most, until honest ones have asked often enough.
+const ASKED_WITHIN: Duration = Duration::from_secs(90);
 /// Between two bytes of one that dawdles.
 const DRIP: Duration = Duration::from_millis(500);
 /// Requests that one sends before it reads anything. More would be a flood of requests, which is another matter; that a server which cannot
@@ -176,9 +176,9 @@ pub async fn run(plan: Plan) -> Result<Report> {
     let held = tokio::spawn(watch(server.pid(), before, ended.clone()));
     let began = Instant::now();
     // Honest clients of a machine that is busy with something else need longer for as many requests.
-    for _ in 0..TURNS_MAX {
+    loop {
         dawdle(server.listen, plan).await?;
-        if counts[0].load(Ordering::Acquire) >= plan.asked_min() {
+        if counts[0].load(Ordering::Acquire) >= plan.asked_min() || began.elapsed() >= ASKED_WITHIN {
             break;
         }
     }
