@@ -2,7 +2,7 @@
 
 use countersign_protocol::endpoint::{
     convert, convert_currency, convert_order, convert_pair, convert_preview, events, order_close, order_create,
-    order_native, order_query, rule_create, rule_list, rule_query, rule_upgrade, time,
+    order_list, order_native, order_query, rule_create, rule_list, rule_query, rule_upgrade, time,
 };
 use serde::de::DeserializeOwned;
 
@@ -83,6 +83,12 @@ impl Client {
     /// A payment order by either number.
     pub async fn order_query(&self, request: &order_query::Request) -> Result<order_query::Response, Error> {
         self.post(order_query::PATH, &request.to_body()).await
+    }
+
+    /// A page of the merchant's payment orders, newest first. Go on with `next` as `after` and the same filters until it is `None`: a page may be empty and
+    /// not be the last one.
+    pub async fn order_list(&self, request: &order_list::Request) -> Result<order_list::Response, Error> {
+        self.post(order_list::PATH, &request.to_body()).await
     }
 
     /// Gives a pending payment order up. One that is closed already stays so.

@@ -14,7 +14,7 @@ use countersign_domain::payment_order::{Content, PaymentKind, PaymentOrder, Paym
 use countersign_domain::rules::Markup;
 use countersign_domain::time::UnixMillis;
 
-use crate::contract::{Cursor, MerchantRow, StoreError};
+use crate::contract::{Asker, Cursor, MerchantRow, StoreError};
 use crate::read::{Columns, Fields, exact};
 
 /// A payment order with all that is known of its making.
@@ -249,6 +249,7 @@ pub trait PaymentOrders {
     /// at for a page and no more.
     fn payment_orders(
         &self,
+        asker: Asker,
         filter: PaymentOrderFilter,
         now: UnixMillis,
         page: Cursor<PrepayId>,

@@ -18,6 +18,7 @@ pub mod convert_preview;
 pub mod events;
 pub mod order_close;
 pub mod order_create;
+pub mod order_list;
 pub mod order_native;
 pub mod order_query;
 pub mod payment_order;
@@ -56,6 +57,8 @@ pub enum Endpoint {
     OrderNative,
     /// One payment order, as it is.
     OrderQuery,
+    /// Payment orders by pages.
+    OrderList,
     /// The end of a pending payment order.
     OrderClose,
     /// Past events of the application.
@@ -78,6 +81,7 @@ impl Endpoint {
         Self::OrderCreate,
         Self::OrderNative,
         Self::OrderQuery,
+        Self::OrderList,
         Self::OrderClose,
         Self::Events,
     ];
@@ -98,6 +102,7 @@ impl Endpoint {
             Self::OrderCreate => order_create::METHOD,
             Self::OrderNative => order_native::METHOD,
             Self::OrderQuery => order_query::METHOD,
+            Self::OrderList => order_list::METHOD,
             Self::OrderClose => order_close::METHOD,
             Self::Events => events::METHOD,
         }
@@ -119,6 +124,7 @@ impl Endpoint {
             Self::OrderCreate => order_create::PATH,
             Self::OrderNative => order_native::PATH,
             Self::OrderQuery => order_query::PATH,
+            Self::OrderList => order_list::PATH,
             Self::OrderClose => order_close::PATH,
             Self::Events => events::PATH,
         }
@@ -140,6 +146,7 @@ impl Endpoint {
             Self::OrderCreate => "order_create",
             Self::OrderNative => "order_native",
             Self::OrderQuery => "order_query",
+            Self::OrderList => "order_list",
             Self::OrderClose => "order_close",
             Self::Events => "events",
         }
@@ -161,6 +168,7 @@ impl Endpoint {
             | Self::OrderCreate
             | Self::OrderNative
             | Self::OrderQuery
+            | Self::OrderList
             | Self::OrderClose
             | Self::Events => true,
         }
@@ -179,6 +187,7 @@ impl Endpoint {
             | Self::OrderCreate
             | Self::OrderNative
             | Self::OrderQuery
+            | Self::OrderList
             | Self::OrderClose
             | Self::Events => false,
         }
@@ -201,6 +210,7 @@ impl Endpoint {
             | Self::ConvertCurrency
             | Self::ConvertPair
             | Self::OrderQuery
+            | Self::OrderList
             | Self::Events => false,
         }
     }

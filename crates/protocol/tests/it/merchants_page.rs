@@ -6,7 +6,7 @@ use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::{
     Endpoint, RuleStatus, convert, convert_currency, convert_order, convert_pair, convert_preview, events,
-    order_create, order_native, order_query, rule_list, rule_query, rule_upgrade,
+    order_create, order_list, order_native, order_query, rule_list, rule_query, rule_upgrade,
 };
 use countersign_protocol::exact::Exact;
 use countersign_protocol::headers::{Header, Prefixes};
@@ -109,7 +109,16 @@ fn the_examples_are_answers_of_the_types_in_the_code() {
     let native: order_native::Response = example(Endpoint::OrderNative);
     assert_eq!((made.0.order_amount, native.order.terminal_type), ("10.5".to_owned(), None));
     let found: order_query::Response = example(Endpoint::OrderQuery);
-    assert_eq!(found.fee.expect("it is paid").r_fee, "0.0315");
+    assert_eq!(found.fee.as_ref().expect("it is paid").r_fee, "0.0315");
+    let list = order_list::Response { orders: vec![found], next: None };
+    let list = serde_json::to_value(&list).expect("answers serialize");
+    let shown = &examples(&Endpoint::OrderList.to_string())[0];
+    assert_eq!((keys(shown), &shown["next"]), (keys(&list), &Value::Null));
+    let [listed] = &shown["orders"].as_array().expect("orders")[..] else { panic!("one order: {shown}") };
+    assert_eq!(
+        (&listed["prepayId"], &listed["merchantTradeNo"]),
+        (&list["orders"][0]["prepayId"], &list["orders"][0]["merchantTradeNo"])
+    );
     let events: events::Response = example(Endpoint::Events);
     assert_eq!(events.next, events.events[0].seq);
     let list = rule_list::Response { records: vec![query], total: 41, size: 20, current: 1, pages: 3 };

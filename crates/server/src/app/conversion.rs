@@ -211,7 +211,7 @@ async fn made_meanwhile(
             return made_before(app, owner, asked, claim).await;
         };
         let unused = Guard::UnusedQuote { tenant, merchant, quote_id };
-        if now < expires_at || nothing_comes(app, unused, expires_at, look).await? {
+        if now < expires_at || nothing_comes(app, [unused], expires_at, look).await? {
             return Ok(None);
         }
         quote = app.store.quote(tenant, merchant, &asked.terms.quote_id).await?;

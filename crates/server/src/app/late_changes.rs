@@ -22,15 +22,21 @@ pub const LOOKS_MAX: u32 = 10;
 /// Between the first and the second look; each is longer than the one before it.
 pub const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// One look, of [`LOOKS_MAX`]: whether nothing comes any more that was decided before `end`. `as_read` is a guard that holds as long as the
-/// row is as it was read, and no batch is about to change it. Where something may come, this takes the pause before the next look.
-pub async fn nothing_comes(app: &App, as_read: Guard, end: UnixMillis, look: u32) -> Result<bool, AppError> {
+/// One look, of [`LOOKS_MAX`]: whether nothing comes any more that was decided before `end`. `as_read` are guards that hold as long as the
+/// rows are as they were read, and no batch is about to change them. Where something may come, this takes the pause before the next look.
+pub async fn nothing_comes(
+    app: &App,
+    as_read: impl IntoIterator<Item = Guard>,
+    end: UnixMillis,
+    look: u32,
+) -> Result<bool, AppError> {
     // Where the one node of a file refuses changes nothing comes. What a disk that hangs has not answered may.
     if !app.store.is_shared() && app.trouble.why_not_ready() == Some(NoChanges::Refused) {
         return Ok(true);
     }
     let is_over = Guard::Reached { instant: end, time: app.clock.source() };
-    match app.store.commit(Batch(vec![Write::Guard(as_read), Write::Guard(is_over)])).await {
+    let guards = as_read.into_iter().chain([is_over]).map(Write::Guard).collect();
+    match app.store.commit(Batch(guards)).await {
         Ok(_) => Ok(true),
         // It has changed, or somebody is about to change it, or may still; or nobody knows whether nothing was written.
         Err(CommitError::Conflict(_) | CommitError::Unknown) => {

@@ -17,7 +17,9 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::sentence::of_field;
 use countersign_store::Store as _;
 use countersign_store::batch::{Conflict, Guard, Key, Write};
-use countersign_store::contract::{ApplicationRow, ClaimKey, Claimed, CommitError, Cursor, MerchantKind, MerchantRow};
+use countersign_store::contract::{
+    ApplicationRow, Asker, ClaimKey, Claimed, CommitError, Cursor, MerchantKind, MerchantRow,
+};
 use countersign_store::payment_order::{
     OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite,
     PaymentOrders as _, Received,
@@ -30,10 +32,12 @@ use super::turns::TurnKey;
 use super::{Actor, App, events, fresh};
 
 mod expiry;
+mod listed;
 mod standing;
 mod telling;
 
 pub use expiry::{Receivers, expire, expired};
+pub use listed::of_merchant;
 use standing::{as_it_stands, back_end_of, has_lapsed, in_time};
 pub(crate) use telling::callback_words;
 
@@ -345,7 +349,7 @@ pub async fn list(
     limit: u32,
 ) -> Result<PaymentOrderPage, AppError> {
     let now = app.clock.now();
-    let mut page = app.store.payment_orders(filter, now, Cursor { after, limit }, LOOKED_MAX).await?;
+    let mut page = app.store.payment_orders(Asker::Operator, filter, now, Cursor { after, limit }, LOOKED_MAX).await?;
     for (_, row) in &mut page.orders {
         row.order.status = row.order.status_at(now);
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use countersign_domain::ids::TenantNo;
 use countersign_store::Store as _;
 use countersign_store::contract::{ApplicationRow, EventRow};
 
@@ -21,7 +22,7 @@ pub struct Pulled {
     pub place: Option<Box<ConcurrencyPermit>>,
 }
 
-/// A page is long where bodies and data of its events come to more, in bytes.
+/// A page is long where what it holds comes to more, in bytes.
 const LONG_BYTES: usize = 64 * 1024;
 /// So many long pages stay in memory at once until their callers have read them, and so many of an institution with its sub-accounts, or of a plain merchant; the
 /// longest are somewhat over 1 MiB.
@@ -30,24 +31,29 @@ const LONG_PAGES_EACH: usize = 16;
 
 /// The places of long pages.
 pub fn long_pages() -> ConcurrencyLimit {
-    ConcurrencyLimit::new(LONG_PAGES_EACH, LONG_PAGES_MAX, "long pages of events")
+    ConcurrencyLimit::new(LONG_PAGES_EACH, LONG_PAGES_MAX, "long pages")
 }
 
-/// A place for the page, if the page is long. Where no place is free the page is cut to a length that needs none. The page keeps at least one event,
-/// so that a client that reads on comes to the end.
-fn with_room(app: &App, of: &ApplicationRow, events: &mut Vec<EventRow>) -> Option<Box<ConcurrencyPermit>> {
+/// A place for the page, if the page is long. Where no place is free the page is cut to a length that needs none. The page keeps at least one of its
+/// items, so that a client that reads on comes to the end.
+pub(super) fn with_room<T>(
+    app: &App,
+    of: TenantNo,
+    page: &mut Vec<T>,
+    bytes_of: impl Fn(&T) -> usize,
+) -> Option<Box<ConcurrencyPermit>> {
     let mut bytes = 0;
-    let is_short = |event: &&EventRow| {
-        bytes += event.body.len() + event.data.len();
+    let is_short = |item: &&T| {
+        bytes += bytes_of(item);
         bytes <= LONG_BYTES
     };
-    let short = events.iter().take_while(is_short).count();
-    if short == events.len() {
+    let short = page.iter().take_while(is_short).count();
+    if short == page.len() {
         return None;
     }
-    let place = app.long_pages.take(&of.tenant.0.to_string()).ok().map(Box::new);
+    let place = app.long_pages.take(&of.0.to_string()).ok().map(Box::new);
     if place.is_none() {
-        events.truncate(short.max(1));
+        page.truncate(short.max(1));
     }
     place
 }
@@ -67,7 +73,7 @@ pub async fn pull(app: &Arc<App>, of: &ApplicationRow, after: i64, limit: u32) -
             // Where numbers were left out by a restore the page ends, so that the next one says so.
             let expected = (first.seq..).zip(&events).take_while(|(seq, event)| event.seq == *seq).count();
             events.truncate(expected);
-            let place = with_room(app, of, &mut events);
+            let place = with_room(app, tenant, &mut events, |event| event.body.len() + event.data.len());
             let next = events.last().map_or(after, |last| last.seq);
             Ok(Pulled { events, next, place })
         }

@@ -33,6 +33,8 @@ pub enum TurnKey {
     Rules(MerchantNo),
     /// Lists of the fee rules of an institution.
     RuleList(MerchantNo),
+    /// Lists of payment orders that an application asks for.
+    OrderList(ApplicationNo),
     /// Pulls of the events of an application.
     Pull(ApplicationNo),
     /// Walks over the audit log that one token asks for.

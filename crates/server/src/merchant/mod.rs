@@ -44,6 +44,7 @@ mod convert_preview;
 mod events;
 mod order_close;
 mod order_create;
+mod order_list;
 mod order_native;
 mod order_query;
 mod payment_orders;
@@ -343,6 +344,7 @@ impl Edge {
             Endpoint::OrderCreate => Box::pin(self.signed::<order_create::Operation>(trace, input)).await,
             Endpoint::OrderNative => Box::pin(self.signed::<order_native::Operation>(trace, input)).await,
             Endpoint::OrderQuery => Box::pin(self.signed::<order_query::Operation>(trace, input)).await,
+            Endpoint::OrderList => Box::pin(self.signed::<order_list::Operation>(trace, input)).await,
             Endpoint::OrderClose => Box::pin(self.signed::<order_close::Operation>(trace, input)).await,
             Endpoint::Events => Box::pin(self.signed::<events::Operation>(trace, input)).await,
         }

@@ -6,7 +6,7 @@ use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::code::{self, Code};
 use countersign_protocol::endpoint::{
     Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, order_close,
-    order_create, order_native, order_query, rule_list, rule_query, rule_upgrade, time,
+    order_create, order_list, order_native, order_query, rule_list, rule_query, rule_upgrade, time,
 };
 use countersign_protocol::headers::Header;
 use utoipa::openapi::path::{
@@ -121,6 +121,7 @@ fn method(endpoint: Endpoint) -> HttpMethod {
         | Endpoint::OrderCreate
         | Endpoint::OrderNative
         | Endpoint::OrderQuery
+        | Endpoint::OrderList
         | Endpoint::OrderClose => HttpMethod::Post,
     }
 }
@@ -141,6 +142,7 @@ const fn summary(endpoint: Endpoint) -> &'static str {
         Endpoint::OrderCreate => "Create a payment order, or find the one with this trade number",
         Endpoint::OrderNative => "The same for a payment by a personal QR code",
         Endpoint::OrderQuery => "Query a payment order by either number",
+        Endpoint::OrderList => "The merchant's payment orders, newest first",
         Endpoint::OrderClose => "Close a pending payment order",
         Endpoint::Events => "Past events of the application, delivered or not",
     }
@@ -190,6 +192,13 @@ const fn about(endpoint: Endpoint) -> &'static str {
             "Where both numbers are given, both must be the order's. Before you deliver: only the status PAID counts, and it does not say how much was \
              paid; compare `actualAmount` with `orderAmount`."
         }
+        Endpoint::OrderList => {
+            "Orders of your own merchant, whichever of its applications made them, or of the sub-account that `On-Behalf-Of` names; each as the query \
+             tells it. Go on with `next` as `after` and the same filters until `next` is null: a page may have fewer orders than `limit`, or none, and \
+             yet a `next`, since so many are looked at for a page and no more. Orders that are made meanwhile may be left out. Ask for one page after \
+             the other: lists of one application are read one at a time, and one that has waited for 4 s is answered 503. The body is at \
+             least `{}`."
+        }
         Endpoint::OrderClose => {
             "Only what is PENDING can be closed. Idempotent: what is CLOSED already is answered with success, so repeat it, signed afresh, until it is \
              answered."
@@ -229,9 +238,11 @@ const fn tag(endpoint: Endpoint) -> &'static str {
         | Endpoint::ConvertPair
         | Endpoint::ConvertPreview
         | Endpoint::Convert => groups::CONVERT_ORDERS,
-        Endpoint::OrderCreate | Endpoint::OrderNative | Endpoint::OrderQuery | Endpoint::OrderClose => {
-            groups::PAYMENT_ORDERS
-        }
+        Endpoint::OrderCreate
+        | Endpoint::OrderNative
+        | Endpoint::OrderQuery
+        | Endpoint::OrderList
+        | Endpoint::OrderClose => groups::PAYMENT_ORDERS,
         Endpoint::Events => groups::EVENTS,
     }
 }
@@ -261,6 +272,7 @@ fn data(endpoint: Endpoint, schemas: &mut Schemas) -> RefOr<Schema> {
         Endpoint::OrderCreate => refer::<order_create::Response>(schemas),
         Endpoint::OrderNative => refer::<order_native::Response>(schemas),
         Endpoint::OrderQuery => refer::<order_query::Response>(schemas),
+        Endpoint::OrderList => refer::<order_list::Response>(schemas),
         Endpoint::OrderClose => refer::<order_close::Response>(schemas),
         Endpoint::Events => refer::<events::Response>(schemas),
     }
@@ -272,6 +284,7 @@ fn body(endpoint: Endpoint, schemas: &mut Schemas) -> Option<RefOr<Schema>> {
         Endpoint::RuleList => Some(refer::<rule_list::Request>(schemas)),
         Endpoint::OrderCreate | Endpoint::OrderNative => Some(refer::<order_create::Request>(schemas)),
         Endpoint::OrderQuery | Endpoint::OrderClose => Some(refer::<order_query::Request>(schemas)),
+        Endpoint::OrderList => Some(refer::<order_list::Request>(schemas)),
         Endpoint::ConvertPreview => Some(refer::<convert_preview::Body<'_>>(schemas)),
         Endpoint::Convert => Some(refer::<convert::Request>(schemas)),
         Endpoint::Time
@@ -300,6 +313,7 @@ fn query(endpoint: Endpoint) -> Vec<Parameter> {
         | Endpoint::OrderCreate
         | Endpoint::OrderNative
         | Endpoint::OrderQuery
+        | Endpoint::OrderList
         | Endpoint::OrderClose => Vec::new(),
     }
 }
@@ -359,7 +373,7 @@ fn codes(endpoint: Endpoint) -> Vec<Code> {
         codes.extend([Code::RateLimited, Code::MerchantNotAllowed]);
     }
     codes.extend_from_slice(match endpoint {
-        Endpoint::Time | Endpoint::RuleList | Endpoint::ConvertCurrency => &[],
+        Endpoint::Time | Endpoint::RuleList | Endpoint::OrderList | Endpoint::ConvertCurrency => &[],
         Endpoint::RuleUpgrade => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod, Code::ConfigIdNotAccepted][..],
         Endpoint::RuleCreate => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod, Code::FeeRuleExists],
         Endpoint::RuleQuery => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod],

@@ -122,12 +122,13 @@ impl PaymentOrders for AnyStore {
 
     async fn payment_orders(
         &self,
+        asker: Asker,
         filter: PaymentOrderFilter,
         now: UnixMillis,
         page: Cursor<PrepayId>,
         looked_max: u32,
     ) -> Result<PaymentOrderPage, StoreError> {
-        either!(self, s => s.payment_orders(filter, now, page, looked_max).await)
+        either!(self, s => s.payment_orders(asker, filter, now, page, looked_max).await)
     }
 
     async fn payment_orders_expired(

@@ -10,7 +10,7 @@ use countersign_domain::time::UnixMillis;
 use super::state::{State, guard, parent};
 use super::{ModelStore, page};
 use crate::batch::{Conflict, Key};
-use crate::contract::{CommitError, Cursor, MerchantRow, StoreError};
+use crate::contract::{Asker, CommitError, Cursor, MerchantRow, StoreError};
 use crate::payment_order::{
     ExpiredFirst, OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderPage, PaymentOrderRow, PaymentOrderWrite,
     PaymentOrders, Received,
@@ -117,6 +117,7 @@ impl PaymentOrders for ModelStore {
 
     async fn payment_orders(
         &self,
+        _asker: Asker,
         filter: PaymentOrderFilter,
         now: UnixMillis,
         cursor: Cursor<PrepayId>,

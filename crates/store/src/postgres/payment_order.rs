@@ -345,6 +345,7 @@ impl PaymentOrders for PostgresStore {
 
     async fn payment_orders(
         &self,
+        asker: Asker,
         filter: PaymentOrderFilter,
         now: UnixMillis,
         cursor: Cursor<PrepayId>,
@@ -353,14 +354,14 @@ impl PaymentOrders for PostgresStore {
         let listing = Listing::new(&filter, now, cursor.after, '$');
         let mut edge = None;
         if let Some(asked) = listing.edge(looked_max) {
-            let found = listed(self.lists(Asker::Operator), PAYMENT_ORDERS_EDGE, asked).await?;
+            let found = listed(self.lists(asker), PAYMENT_ORDERS_EDGE, asked).await?;
             let read = |row: &Row| {
                 let mut f = Fields::new(row, "payment_order", 0, 0);
                 PrepayId::from_parts(f.int()?, f.int()?).ok_or_else(|| f.corrupt())
             };
             edge = found.first().map(read).transpose()?;
         }
-        let found = listed(self.lists(Asker::Operator), PAYMENT_ORDERS, listing.rows(edge, cursor.limit)).await?;
+        let found = listed(self.lists(asker), PAYMENT_ORDERS, listing.rows(edge, cursor.limit)).await?;
         let orders = found.iter().map(read_listed).collect::<Result<_, _>>()?;
         Ok(page(orders, cursor.limit, edge))
     }

@@ -223,13 +223,14 @@ impl PaymentOrders for SqliteStore {
 
     async fn payment_orders(
         &self,
+        asker: Asker,
         filter: PaymentOrderFilter,
         now: UnixMillis,
         cursor: Cursor<PrepayId>,
         looked_max: u32,
     ) -> Result<PaymentOrderPage, StoreError> {
         let listing = Listing::new(&filter, now, cursor.after, '?');
-        self.readers.away(Asker::Operator, move |conn| list(conn, &listing, cursor.limit, looked_max)).await
+        self.readers.away(asker, move |conn| list(conn, &listing, cursor.limit, looked_max)).await
     }
 
     async fn payment_orders_expired(

@@ -116,7 +116,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.dead(Some((TENANT, APP)), all()),
         store.redeliveries(Redeliveries::All { client_id: None, after: None }, 9),
         store.redeliveries(Redeliveries::Running { lanes: LaneSet::ALL, after: None }, 9),
-        store.payment_orders(PaymentOrderFilter::default(), at(9), Cursor { after: None, limit: 9 }, 9),
+        store.payment_orders(Asker::Operator, PaymentOrderFilter::default(), at(9), all(), 9),
         store.paid_orders(
             PaidSpan { of: Payee::Tenant(TENANT), from: at(0), to: at(99) },
             Cursor { after: None, limit: 9 }

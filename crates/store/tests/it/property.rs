@@ -291,7 +291,7 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         seen.push(format!("{:?}", store.quote(TENANT, SUB, &format!("PAY-{n}")).await.expect("reads")));
         seen.push(format!("{:?}", store.convert_request(TENANT, SUB, &format!("req{n}")).await.expect("reads")));
     }
-    let orders = store.payment_orders(PaymentOrderFilter::default(), at(9), Cursor { after: None, limit: 9 }, 99);
+    let orders = store.payment_orders(Asker::Operator, PaymentOrderFilter::default(), at(9), all(), 99);
     seen.push(format!("{:?}", orders.await.expect("reads")));
     for n in [7, 8] {
         let id = payment_order(SUB, n, "").order.prepay_id;

@@ -23,6 +23,7 @@ mod journey_endpoint;
 mod journey_event_data;
 mod journey_events;
 mod journey_identities;
+mod journey_order_list;
 mod journey_payment_orders;
 mod journey_redelivery;
 mod journey_replay;

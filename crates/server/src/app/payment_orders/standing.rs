@@ -64,15 +64,42 @@ pub(super) async fn as_it_stands(
         if row.order.status == read {
             return Ok((row, now));
         }
-        let (tenant, merchant, id) = (row.tenant, row.merchant, row.order.prepay_id);
-        let as_read = Guard::PaymentOrder { tenant, merchant, id, revision: row.order.revision };
-        if nothing_comes(app, as_read, row.order.expires_at, look).await? {
+        if nothing_comes(app, [as_read(&row)], row.order.expires_at, look).await? {
             return Ok((row, now));
         }
-        let found = app.store.payment_order(tenant, merchant, OrderName::Prepay(id)).await?;
+        let name = OrderName::Prepay(row.order.prepay_id);
+        let found = app.store.payment_order(row.tenant, row.merchant, name).await?;
         row = found.ok_or(AppError::OrderNotFound)?;
     }
     Err(AppError::Busy)
+}
+
+/// Holds as long as an order is as it was read.
+const fn as_read(row: &PaymentOrderRow) -> Guard {
+    let (tenant, merchant, id) = (row.tenant, row.merchant, row.order.prepay_id);
+    Guard::PaymentOrder { tenant, merchant, id, revision: row.order.revision }
+}
+
+/// Orders that were read at `now`, each as [`as_it_stands`] has it. One look is for all of them; only where somebody is changing one of them, or has just
+/// done so, each is looked at by itself.
+pub(super) async fn as_they_stand(
+    app: &App,
+    mut rows: Vec<PaymentOrderRow>,
+    now: UnixMillis,
+) -> Result<Vec<PaymentOrderRow>, AppError> {
+    let has_lapsed = |row: &&PaymentOrderRow| row.order.status_at(now) != row.order.status;
+    let Some(end) = rows.iter().filter(has_lapsed).map(|row| row.order.expires_at).max() else {
+        return Ok(rows);
+    };
+    let is_over = nothing_comes(app, rows.iter().filter(has_lapsed).map(as_read), end, 1).await?;
+    for row in &mut rows {
+        if is_over {
+            row.order.status = row.order.status_at(now);
+        } else {
+            *row = as_it_stands(app, row.clone()).await?.0;
+        }
+    }
+    Ok(rows)
 }
 
 #[cfg(test)]
@@ -83,10 +110,12 @@ mod tests {
     use countersign_domain::payment_order::Step;
     use countersign_domain::time::rfc3339;
     use countersign_store::batch::Batch;
+    use countersign_store::contract::Cursor;
+    use countersign_store::payment_order::PaymentOrderFilter;
     use countersign_store::testing::Database;
     use tokio::time::timeout;
 
-    use super::super::{Named, Wanted, advance, close, create, find, show};
+    use super::super::{Named, Wanted, advance, close, create, find, of_merchant, show};
     use super::*;
     use crate::app::fixtures::{Deployment, application, claim, nobody, ordered};
     use crate::app::identity::find_application;
@@ -215,7 +244,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn nobody_is_told_that_an_order_has_expired_while_a_move_of_it_is_on_its_way() {
-        for looks in 0..3 {
+        for looks in 0..4 {
             let shop = Shop::open().await;
             let of = find_application(&shop.app, &shop.order.client_id).await.expect("is there");
             let held = shop.deployment.database().hold_orders().await;
@@ -224,6 +253,12 @@ mod tests {
             let look = async move || match looks {
                 0 => find(&app, &of.merchant, &NAMED).await,
                 1 => show(&app, row.order.prepay_id).await.map(|shown| shown.row),
+                2 => {
+                    let page = Cursor { after: None, limit: 100 };
+                    let listed =
+                        of_merchant(&app, &of.merchant, row.application, PaymentOrderFilter::default(), page).await?;
+                    Ok(listed.orders.into_iter().next().expect("there is one"))
+                }
                 _ => {
                     let claim = claim(&of.application, "again", app.clock.now());
                     let wanted = same(&row);

@@ -8,7 +8,7 @@ use countersign_domain::lanes::{Lane, LaneSet};
 use countersign_domain::money::Amount;
 use countersign_domain::payment_order::{PaymentOrder, PaymentStatus, PrepayId};
 use countersign_store::batch::{Conflict, Guard, Key, TimeSource, Write};
-use countersign_store::contract::Cursor;
+use countersign_store::contract::{Asker, Cursor};
 use countersign_store::payment_order::{
     ExpiredFirst, OrderName, PaymentMoveRow, PaymentOrderFilter, PaymentOrderRow, PaymentOrderWrite, PaymentOrders as _,
 };
@@ -195,7 +195,10 @@ async fn list(
     now_ms: i64,
     (after, limit, looked_max): (Option<PrepayId>, u32, u32),
 ) -> (Vec<String>, Option<PrepayId>) {
-    let page = store.payment_orders(filter, at(now_ms), Cursor { after, limit }, looked_max).await.expect("reads");
+    let page = store
+        .payment_orders(Asker::Operator, filter, at(now_ms), Cursor { after, limit }, looked_max)
+        .await
+        .expect("reads");
     (page.orders.into_iter().map(|(owner, row)| format!("{owner} {}", row.order.trade_no)).collect(), page.next)
 }
 
