@@ -86,7 +86,8 @@ impl Client {
     }
 
     /// A page of the merchant's payment orders, newest first. Go on with `next` as `after` and the same filters until it is `None`: a page may be empty and
-    /// not be the last one.
+    /// not be the last one. What is made meanwhile may be left out, so begin the next time a minute before this time. Source: docs/PROTOCOL.md,
+    /// "POST /v1/pay/order/list".
     pub async fn order_list(&self, request: &order_list::Request) -> Result<order_list::Response, Error> {
         self.post(order_list::PATH, &request.to_body()).await
     }

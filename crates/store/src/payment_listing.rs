@@ -33,8 +33,10 @@ pub(crate) enum Value {
 /// What is not asked for is not in them, so that the plan fits.
 #[derive(Clone, Debug)]
 pub(crate) struct Listing {
-    /// Conditions that an index leads to, each with its value.
+    /// Conditions that an index leads to, each with its value: what is within them is what is looked at.
     led: Vec<(&'static str, Value)>,
+    /// Of what was made just outside of the time that is asked for, and has a number within.
+    made: Vec<(&'static str, Value)>,
     /// The others.
     meant: Vec<(String, Option<Value>)>,
     /// One order of its own for each index, which no other index has.
@@ -50,9 +52,7 @@ impl Listing {
     pub(crate) fn new(filter: &PaymentOrderFilter, now: UnixMillis, after: Option<PrepayId>, sign: char) -> Self {
         let mut led = Vec::new();
         let before = after.unwrap_or_else(|| PrepayId::new(i64::MAX, 0));
-        let slack = |at: UnixMillis, ms| time_ordered(at.plus_ms(ms), 0);
-        let least = filter.from.map(|from| slack(from, -NUMBER_SLACK_MS));
-        let most = filter.to.map(|to| slack(to, NUMBER_SLACK_MS));
+        let (least, most) = numbers(filter);
         let dialect = usize::from(sign == POSTGRES);
         let order = if let Some(trade_no) = &filter.trade_no {
             led.push(("p.trade_no = #", Value::Text(trade_no.clone())));
@@ -74,9 +74,9 @@ impl Listing {
             led.push(("(p.order_no, p.tail) < (#", Value::Int(before.number())));
             led.push((", #)", Value::Int(before.tail())));
         }
-        led.extend(filter.from.map(|from| ("p.created_at >= #", Value::Int(from.0))));
-        led.extend(filter.to.map(|to| ("p.created_at < #", Value::Int(to.0))));
-        Self { led, meant: meant(filter, now), order, sign }
+        let from = filter.from.map(|from| ("p.created_at >= #", Value::Int(from.0)));
+        let to = filter.to.map(|to| ("p.created_at < #", Value::Int(to.0)));
+        Self { led, made: from.into_iter().chain(to).collect(), meant: meant(filter, now), order, sign }
     }
 
     /// The first order that is not looked at; none: all are.
@@ -92,6 +92,9 @@ impl Listing {
     /// What is meant of what is looked at.
     pub(crate) fn rows(&self, edge: Option<PrepayId>, limit: u32) -> StatementEnd {
         let mut asked = self.led();
+        for (condition, value) in &self.made {
+            self.also(&mut asked, " AND ", condition, Some(value.clone()));
+        }
         for (condition, value) in &self.meant {
             self.also(&mut asked, " AND ", condition, value.clone());
         }
@@ -131,6 +134,12 @@ impl Listing {
         sql.push_str(and);
         sql.push_str(&condition.replace('#', &format!("{}{}", self.sign, values.len())));
     }
+}
+
+/// The least and the greatest number of what may have been made in the time that is asked for.
+pub(crate) fn numbers(filter: &PaymentOrderFilter) -> (Option<i64>, Option<i64>) {
+    let slack = |at: UnixMillis, ms| time_ordered(at.plus_ms(ms), 0);
+    (filter.from.map(|from| slack(from, -NUMBER_SLACK_MS)), filter.to.map(|to| slack(to, NUMBER_SLACK_MS)))
 }
 
 fn meant(filter: &PaymentOrderFilter, now: UnixMillis) -> Vec<(String, Option<Value>)> {

@@ -15,6 +15,7 @@ use countersign_domain::rules::Markup;
 use countersign_domain::time::UnixMillis;
 
 use crate::contract::{Asker, Cursor, MerchantRow, StoreError};
+use crate::payment_listing::numbers;
 use crate::read::{Columns, Fields, exact};
 
 /// A payment order with all that is known of its making.
@@ -150,20 +151,23 @@ pub struct PaymentOrderFilter {
 impl PaymentOrderFilter {
     /// Whether an order is one that the index leads to.
     fn is_led_to(&self, row: &PaymentOrderRow) -> bool {
+        let ((least, most), number) = (numbers(self), row.order.prepay_id.number());
         self.of.is_none_or(|of| (row.tenant, row.merchant) == of)
             && self.trade_no.as_ref().is_none_or(|no| row.order.trade_no == *no)
-            && self.from.is_none_or(|from| row.order.created_at >= from)
-            && self.to.is_none_or(|to| row.order.created_at < to)
+            && least.is_none_or(|least| number >= least)
+            && most.is_none_or(|most| number <= most)
     }
 
     /// Whether an order that the index leads to is meant.
     fn is_meant(&self, row: &PaymentOrderRow, now: UnixMillis) -> bool {
-        self.status.is_none_or(|status| row.order.status_at(now) == status)
+        self.from.is_none_or(|from| row.order.created_at >= from)
+            && self.to.is_none_or(|to| row.order.created_at < to)
+            && self.status.is_none_or(|status| row.order.status_at(now) == status)
             && self.amount_from.is_none_or(|least| row.order.content.amount >= least)
             && self.amount_to.is_none_or(|most| row.order.content.amount <= most)
     }
 
-    /// Whether every order that the index leads to is meant.
+    /// Whether every order that the index leads to is meant, but for those that were made just outside of the time that is asked for.
     const fn takes_all(&self) -> bool {
         self.status.is_none() && self.amount_from.is_none() && self.amount_to.is_none()
     }
@@ -245,8 +249,8 @@ pub trait PaymentOrders {
         id: PrepayId,
     ) -> impl Future<Output = Result<Option<Received>, StoreError>> + Send;
 
-    /// Orders of all tenants, newest first, as they stand at `now`. Where the filter asks for more than an index leads to, so many are looked
-    /// at for a page and no more.
+    /// Orders newest first, as they stand at `now`, of all tenants or of one merchant. Where the filter asks for a status or an amount, which no index
+    /// leads to, so many are looked at for a page and no more.
     fn payment_orders(
         &self,
         asker: Asker,

@@ -2,9 +2,10 @@ use std::collections::BTreeSet;
 
 use countersign_sdk::protocol::endpoint::convert_currency::Side;
 use countersign_sdk::protocol::endpoint::convert_preview::Fixed;
+use countersign_sdk::protocol::endpoint::payment_order::Status;
 use countersign_sdk::protocol::endpoint::{
     Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, order_create,
-    order_query, rule_create, rule_list, rule_query, rule_upgrade,
+    order_list, order_query, rule_create, rule_list, rule_query, rule_upgrade,
 };
 use countersign_sdk::{CallbackVerifier, Client, Decimal, Error, Secret, SecretRefused};
 use serde_json::{Value, json};
@@ -99,6 +100,10 @@ async fn payments(client: &Client) {
     assert_eq!(order_query::Request::prepay_id("1000001").to_body(), br#"{"prepayId":"1000001"}"#);
     let found = client.order_query(&name).await.expect("an order");
     assert_eq!((found.order.order_amount.as_str(), found.fee.expect("it is paid").r_fee.as_str()), ("10.5", "0"));
+    let paid = order_list::Request { status: Some(Status::Paid), ..order_list::Request::default() };
+    assert_eq!(order_list::Request::parse(&paid.to_body()), Ok(paid.clone()), "what is sent is what is read");
+    let page = client.order_list(&paid).await.expect("a page");
+    assert_eq!((page.orders.len(), page.next.as_deref()), (1, Some("1000001")));
     assert_eq!(client.order_close(&name).await.expect("closed").result, "SUCCESS");
 }
 
@@ -126,6 +131,7 @@ async fn there_is_a_method_for_every_endpoint_and_what_is_signed_is_signed_right
         success(&payment()),
         success(&native()),
         success(&payment_in_full()),
+        success(&json!({"orders": [payment_in_full()], "next": "1000001"})),
         success(&json!({"result": "SUCCESS"})),
         success(&json!({"events": [], "next": 5})),
     ]);

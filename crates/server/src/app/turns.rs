@@ -115,7 +115,7 @@ impl Turns {
 
 /// Reads in the turn of `key`, which ends with the read also where whoever asked has gone meanwhile. Else one who asks and goes, again and again, has as
 /// many reads under way as they like. `crowded` is what is said where the turn does not come soon.
-pub async fn read_in_turn<T, F>(
+pub async fn read_in_turn<T, E, F>(
     app: &Arc<App>,
     key: TurnKey,
     crowded: &'static str,
@@ -123,7 +123,8 @@ pub async fn read_in_turn<T, F>(
 ) -> Result<T, AppError>
 where
     T: Send + 'static,
-    F: Future<Output = Result<T, StoreError>> + Send,
+    E: Into<AppError> + Send,
+    F: Future<Output = Result<T, E>> + Send,
 {
     let (mut answer, answered) = oneshot::channel();
     let app = Arc::clone(app);
@@ -134,7 +135,7 @@ where
             () = answer.closed() => return,
         };
         let found = match turn {
-            Ok(_turn) => read(Arc::clone(&app)).await.map_err(AppError::from),
+            Ok(_turn) => read(Arc::clone(&app)).await.map_err(Into::into),
             Err(_) => Err(AppError::Crowded(crowded.to_owned())),
         };
         drop(answer.send(found));
@@ -194,7 +195,7 @@ mod tests {
                 let read = |_| async move {
                     begun.fetch_add(1, Ordering::SeqCst);
                     may_end.acquire().await.expect("is open").forget();
-                    Ok(())
+                    Ok::<_, StoreError>(())
                 };
                 read_in_turn(&app, TurnKey::Pull(ApplicationNo(1)), "crowded", read).await
             })

@@ -32,10 +32,15 @@ impl super::signed::Operation for Operation {
 
     fn parse(input: Input<'_>) -> Result<Asked, RequestRefused> {
         let asked = Request::parse(input.body)?;
+        // Nobody is told all orders as if they stood as was asked for.
+        let status = asked.status.map(|status| {
+            let unknown = || RequestRefused::of_field(Code::InvalidParameter, "status", "is none of an order");
+            PaymentStatus::from_name(status.as_str()).ok_or_else(unknown)
+        });
         let is_none = || RequestRefused::of_field(Code::InvalidParameter, "after", "must be the next of a page before");
         let after = asked.after.map(|after| PrepayId::parse(&after).ok_or_else(is_none)).transpose()?;
         let filter = PaymentOrderFilter {
-            status: asked.status.and_then(|status| PaymentStatus::from_name(status.as_str())),
+            status: status.transpose()?,
             from: asked.create_time_from.map(UnixMillis),
             to: asked.create_time_to.map(UnixMillis),
             ..PaymentOrderFilter::default()

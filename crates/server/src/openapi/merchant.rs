@@ -195,9 +195,9 @@ const fn about(endpoint: Endpoint) -> &'static str {
         Endpoint::OrderList => {
             "Orders of your own merchant, whichever of its applications made them, or of the sub-account that `On-Behalf-Of` names; each as the query \
              tells it. Go on with `next` as `after` and the same filters until `next` is null: a page may have fewer orders than `limit`, or none, and \
-             yet a `next`, since so many are looked at for a page and no more. Orders that are made meanwhile may be left out. Ask for one page after \
-             the other: lists of one application are read one at a time, and one that has waited for 4 s is answered 503. The body is at \
-             least `{}`."
+             yet a `next`, since so many are looked at for a page and no more. Orders that are made meanwhile may be left out: begin the next time, by \
+             `createTimeFrom`, a minute before this one, and know by `prepayId` what you have. Ask for one page after the other: lists of one \
+             application are read one at a time, and one that has waited for 4 s is answered 503. The body is at least `{}`."
         }
         Endpoint::OrderClose => {
             "Only what is PENDING can be closed. Idempotent: what is CLOSED already is answered with success, so repeat it, signed afresh, until it is \

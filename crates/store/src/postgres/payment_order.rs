@@ -59,14 +59,13 @@ impl OrderAsk {
 
     pub(super) fn statements(&self) -> Vec<Statement<'_>> {
         let mut all: Vec<Statement<'_>> = Vec::new();
-        if !self.moved.is_empty() {
-            let mut moved = self.moved.clone();
-            moved.sort_unstable();
-            moved.dedup();
-            all.push((Sql::PaymentOrdersLock, columns![moved; |of| of.0, |of| of.1, |of| of.2]));
-        }
-        if !self.guarded.is_empty() {
-            all.push((Sql::PaymentOrdersShare, columns![self.guarded; |of| of.0, |of| of.1, |of| of.2]));
+        for (sql, of) in [(Sql::PaymentOrdersLock, &self.moved), (Sql::PaymentOrdersShare, &self.guarded)] {
+            if !of.is_empty() {
+                let mut of = of.clone();
+                of.sort_unstable();
+                of.dedup();
+                all.push((sql, columns![of; |of| of.0, |of| of.1, |of| of.2]));
+            }
         }
         if !self.added.is_empty() {
             let of = columns![self.added; |of| of.0, |of| of.1, |of| of.3.as_str(), |of| of.2];

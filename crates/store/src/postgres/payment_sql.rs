@@ -3,7 +3,7 @@
 use crate::paid_order::{paid_late, paid_order_columns, paid_soon};
 use crate::payment_order::payment_order_columns;
 
-/// How a list for operators begins; what is asked for is added to it. So is to the look for where it ends.
+/// How a list begins; what is asked for is added to it. So is to the look for where it ends.
 pub(super) const PAYMENT_ORDERS: &str = concat!(
     "SELECT ",
     payment_order_columns!(),

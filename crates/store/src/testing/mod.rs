@@ -25,6 +25,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use countersign_domain::payment_order::PrepayId;
 use tokio::time::sleep;
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -245,6 +246,21 @@ impl Database {
         let holder = self.client().await;
         holder.batch_execute("BEGIN; SELECT FROM payment_order FOR UPDATE").await.expect("are held");
         holder
+    }
+
+    /// The same of one of them.
+    pub async fn hold_order(&self, id: PrepayId) -> Client {
+        let holder = self.client().await;
+        let hold = format!("BEGIN; SELECT FROM payment_order WHERE order_no = {} FOR UPDATE", id.number());
+        holder.batch_execute(&hold).await.expect("is held");
+        holder
+    }
+
+    /// Who holds one order closes it, and lets it go.
+    pub async fn close_order(holder: Client, id: PrepayId) {
+        let closed = "status = 'CLOSED', revision = revision + 1";
+        let close = format!("UPDATE payment_order SET {closed} WHERE order_no = {}; COMMIT", id.number());
+        holder.batch_execute(&close).await.expect("is closed");
     }
 
     /// The same of the end of a move that has begun.

@@ -101,8 +101,11 @@ async fn nobody_is_told_another_merchants_orders_and_an_institution_its_sub_acco
 async fn a_place_in_the_list_that_no_page_gave_is_refused_and_one_of_another_merchant_shows_nothing_of_it() {
     let (world, signer) = bank().await;
     let stranger = world.access.institution("other", 0, None).await.expect("provisioned");
-    let theirs = good(&world, &stranger, "POST", CREATE, &order("T-1")).await["prepayId"].clone();
-    good(&world, &signer, "POST", CREATE, &order("T-1")).await;
+    for signer in [&stranger, &signer] {
+        good(&world, signer, "POST", CREATE, &order("T-1")).await;
+    }
+    let theirs = good(&world, &stranger, "POST", CREATE, &order("T-2")).await["prepayId"].clone();
+    good(&world, &signer, "POST", CREATE, &order("T-2")).await;
     for after in ["x", "0", "-1", "28837461923840192004217 ", "99999999999999999999999999"] {
         let refused = call(&world, &signer, "POST", LIST, &json!({"after": after})).await;
         let said = refused["errorMessage"].as_str().expect("a sentence");
@@ -111,6 +114,11 @@ async fn a_place_in_the_list_that_no_page_gave_is_refused_and_one_of_another_mer
             (Some("400001"), "field after: must be the next of a page before")
         );
     }
-    let page = good(&world, &signer, "POST", LIST, &json!({"after": theirs})).await;
-    assert_eq!(page, json!({"orders": [], "next": null}), "its own order is newer");
+    assert_eq!(
+        trade_nos(&world, &signer, json!({"after": theirs})).await,
+        ["T-1"],
+        "the bank's own, made before that one"
+    );
+    assert_eq!(trade_nos(&world, &signer, json!({})).await, ["T-2", "T-1"]);
+    assert_eq!(trade_nos(&world, &stranger, json!({})).await, ["T-2", "T-1"]);
 }

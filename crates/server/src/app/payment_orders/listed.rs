@@ -8,10 +8,11 @@ use countersign_store::contract::{Asker, Cursor, MerchantRow};
 use countersign_store::payment_order::{PaymentOrderFilter, PaymentOrderRow, PaymentOrders as _};
 
 use super::checkout;
-use super::standing::as_they_stand;
+use super::standing::all_stand;
 use crate::app::App;
 use crate::app::concurrency_limit::ConcurrencyPermit;
 use crate::app::error::AppError;
+use crate::app::late_changes::LOOKS_MAX;
 use crate::app::pull::with_room;
 use crate::app::turns::{TurnKey, read_in_turn};
 
@@ -32,7 +33,7 @@ pub const LOOKED_MAX: u32 = 1_000;
 const CROWDED: &str = "other lists of this application are being read; ask for one after the other";
 
 /// Orders of this merchant, newest first, as the application `by` asks for them. However many lists an application asks for, one of them is read
-/// at a time. What has been told once as expired never is anything else.
+/// at a time. What has been told once as expired never is anything else: while one of the page may still be something else it is read again.
 pub async fn of_merchant(
     app: &Arc<App>,
     owner: &MerchantRow,
@@ -41,15 +42,22 @@ pub async fn of_merchant(
     page: Cursor<PrepayId>,
 ) -> Result<Listed, AppError> {
     let filter = PaymentOrderFilter { of: Some((owner.tenant, owner.no)), ..filter };
-    let status = filter.status;
     let read = move |app: Arc<App>| async move {
-        let now = app.clock.now();
-        app.store.payment_orders(Asker::Merchant, filter, now, page, LOOKED_MAX).await.map(|found| (found, now))
+        for look in 1..=LOOKS_MAX {
+            let now = app.clock.now();
+            let (filter, page) = (filter.clone(), page.clone());
+            let found = app.store.payment_orders(Asker::Merchant, filter, now, page, LOOKED_MAX).await?;
+            if all_stand(&app, &found.orders, now, look).await? {
+                return Ok((found, now));
+            }
+        }
+        Err(AppError::Busy)
     };
     let (found, now) = read_in_turn(app, TurnKey::OrderList(by), CROWDED, read).await?;
-    let orders = found.orders.into_iter().map(|(_, row)| row).collect();
-    let mut orders = as_they_stand(app, orders, now).await?;
-    orders.retain(|row| status.is_none_or(|status| row.order.status == status));
+    let mut orders: Vec<PaymentOrderRow> = found.orders.into_iter().map(|(_, row)| row).collect();
+    for row in &mut orders {
+        row.order.status = row.order.status_at(now);
+    }
     let read = orders.len();
     let place = with_room(app, owner.tenant, &mut orders, |row| bytes_of(app, row));
     let cut = orders.last().filter(|_| orders.len() < read).map(|last| last.order.prepay_id);
@@ -61,9 +69,19 @@ fn bytes_of(app: &App, row: &PaymentOrderRow) -> usize {
     const NAMES: usize = 600;
     let order = &row.order;
     let texts = [&order.content.goods_name, &order.content.channel_id, &order.terminal_type];
-    let written = texts.into_iter().flatten().map(String::len).sum::<usize>() + order.trade_no.len();
+    let written = texts.into_iter().flatten().map(|text| as_sent(text)).sum::<usize>() + order.trade_no.len();
     let codes = checkout(app, order).map_or(0, |code| 2 * code.len());
     NAMES + written + codes + order.fee.as_ref().map_or(0, |fee| fee.worked_sum.len())
+}
+
+/// The bytes of a text in JSON, in which control characters take six.
+fn as_sent(text: &str) -> usize {
+    let of = |byte: u8| match byte {
+        0..0x20 => 6,
+        b'"' | b'\\' => 2,
+        _ => 1,
+    };
+    text.bytes().map(of).sum()
 }
 
 #[cfg(test)]

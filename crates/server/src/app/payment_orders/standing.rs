@@ -80,26 +80,20 @@ const fn as_read(row: &PaymentOrderRow) -> Guard {
     Guard::PaymentOrder { tenant, merchant, id, revision: row.order.revision }
 }
 
-/// Orders that were read at `now`, each as [`as_it_stands`] has it. One look is for all of them; only where somebody is changing one of them, or has just
-/// done so, each is looked at by itself.
-pub(super) async fn as_they_stand(
+/// One look at orders that were read at `now`: whether all of them stand as that instant has it, those included that have expired and are not noted.
+/// Where somebody is changing one of these, or has just done so, this takes the pause before they are to be read again.
+pub(super) async fn all_stand(
     app: &App,
-    mut rows: Vec<PaymentOrderRow>,
+    read: &[(String, PaymentOrderRow)],
     now: UnixMillis,
-) -> Result<Vec<PaymentOrderRow>, AppError> {
-    let has_lapsed = |row: &&PaymentOrderRow| row.order.status_at(now) != row.order.status;
-    let Some(end) = rows.iter().filter(has_lapsed).map(|row| row.order.expires_at).max() else {
-        return Ok(rows);
-    };
-    let is_over = nothing_comes(app, rows.iter().filter(has_lapsed).map(as_read), end, 1).await?;
-    for row in &mut rows {
-        if is_over {
-            row.order.status = row.order.status_at(now);
-        } else {
-            *row = as_it_stands(app, row.clone()).await?.0;
-        }
+    look: u32,
+) -> Result<bool, AppError> {
+    let rows = read.iter().map(|(_, row)| row);
+    let lapsed = rows.filter(|row| row.order.status_at(now) != row.order.status);
+    match lapsed.clone().map(|row| row.order.expires_at).max() {
+        Some(end) => nothing_comes(app, lapsed.map(as_read), end, look).await,
+        None => Ok(true),
     }
-    Ok(rows)
 }
 
 #[cfg(test)]
@@ -279,6 +273,43 @@ mod tests {
             assert_eq!(seen.await.expect("ends"), PaymentStatus::Closed, "{looks}");
             Deployment::close(&shop.app);
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_list_of_what_has_expired_waits_for_one_that_is_moved_and_leaves_it_out() {
+        let shop = Shop::open().await;
+        let of = find_application(&shop.app, &shop.order.client_id).await.expect("is there");
+        let other = application(&shop.app, "other", None).await;
+        let other = find_application(&shop.app, &other).await.expect("is there");
+        let before = shop.order.order.prepay_id;
+        let moved = ordered(&shop.app, &of, "moved").await.order.prepay_id;
+        let after = ordered(&shop.app, &of, "after").await.order;
+        ordered(&shop.app, &other, "another merchant's").await;
+        let clock = &shop.deployment.clock;
+        clock.advance_ms(after.expires_at.0 + 1 - clock.now().0);
+        let held = shop.deployment.database().hold_order(moved).await;
+        let (app, of) = (shop.app.clone(), of);
+        let list = async move || {
+            let filter = PaymentOrderFilter { status: Some(PaymentStatus::Expired), ..PaymentOrderFilter::default() };
+            let page = Cursor { after: None, limit: 2 };
+            of_merchant(&app, &of.merchant, of.application.no, filter, page).await
+        };
+        let mut seen = tokio::spawn(async move {
+            // Who is told that nobody knows yet asks again: where the machine stood still it has looked for long enough.
+            loop {
+                match list().await {
+                    Err(AppError::Busy) => {}
+                    seen => return seen.expect("is listed"),
+                }
+            }
+        });
+        assert!(timeout(LOOK_PAUSE * 5, &mut seen).await.is_err(), "nobody knows yet");
+        Database::close_order(held, moved).await;
+        let seen = seen.await.expect("ends");
+        let told: Vec<_> = seen.orders.iter().map(|row| (row.order.prepay_id, row.order.status)).collect();
+        assert_eq!(told, [after.prepay_id, before].map(|id| (id, PaymentStatus::Expired)));
+        assert_eq!(seen.next, None);
+        Deployment::close(&shop.app);
     }
 
     /// Another node, whose clock is right, may still move it.

@@ -264,6 +264,12 @@ pub async fn pages_of_payment_orders_join_without_gap_whatever_is_looked_at(stor
         PaymentOrderFilter { status: Some(PaymentStatus::Pending), ..PaymentOrderFilter::default() },
         PaymentOrderFilter { of: Some((TENANT, INSTITUTION)), ..PaymentOrderFilter::default() },
         PaymentOrderFilter { amount_to: Some(Amount::from_micros(1_000_000)), ..PaymentOrderFilter::default() },
+        // What was made just outside of a time is looked at, too.
+        PaymentOrderFilter {
+            amount_to: Some(Amount::from_micros(1_000_000)),
+            to: Some(at(2)),
+            ..PaymentOrderFilter::default()
+        },
     ];
     for filter in filters {
         let (whole, next) = list(&store, filter.clone(), 10, (None, 9, 100)).await;

@@ -1,6 +1,6 @@
 //! Every merchant route with every key, every combination of headers and every target, and what must come of each.
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use countersign_domain::time::RuleZone;
 use serde_json::json;
 
@@ -54,6 +54,8 @@ enum Route {
     Paid,
     /// The same, whose answer names no order.
     Close,
+    /// By anybody who signs: all payment orders of him for whom he acts.
+    Listed,
     /// By anybody who signs, about nothing but himself.
     Events,
     /// By anybody who signs, for himself or a sub-account: with this body.
@@ -76,6 +78,7 @@ fn route(method: &str, path: &str) -> Result<Route> {
         ("POST", "/v1/pay/order" | "/v1/pay/transactions/native") => Route::Pay,
         ("POST", "/v1/pay/order/query") => Route::Paid,
         ("POST", "/v1/pay/order/close") => Route::Close,
+        ("POST", "/v1/pay/order/list") => Route::Listed,
         ("GET", "/v1/pay/events") => Route::Events,
         ("GET", "/v1/pay/convert/currency" | "/v1/pay/convert/pair") => Route::Trade(""),
         ("POST", "/v1/pay/convert/preview") => Route::Trade(NO_PRICE),
@@ -167,7 +170,7 @@ fn targets(route: Route, cast: &Cast, key: &Key) -> Vec<Target> {
         all
     };
     match route {
-        Route::Open | Route::RulesOfAll | Route::Events | Route::Trade(_) | Route::Pay => {
+        Route::Open | Route::RulesOfAll | Route::Events | Route::Trade(_) | Route::Pay | Route::Listed => {
             vec![Target { what: "none", id: String::new(), owner: String::new() }]
         }
         Route::Rule(_) => of(|owner| &owner.merchant, "zq9q-bank-1"),
@@ -209,7 +212,7 @@ pub fn draft(world: &World, cast: &Cast, group: &Group, target: &Target) -> Resu
         Route::Rule(_) => {
             (path.clone(), json!({"sub_merchant_id": id, "r_markup": 0.3, "effective_date": date}).to_string())
         }
-        Route::RulesOfAll => (path.clone(), "{}".to_owned()),
+        Route::RulesOfAll | Route::Listed => (path.clone(), "{}".to_owned()),
         Route::Order => (format!("{path}?orderId={id}"), String::new()),
         Route::Trade(body) => (format!("{path}?currency=x"), body.to_owned()),
         Route::Pay => {
@@ -248,7 +251,7 @@ pub fn due(cast: &Cast, group: &Group, target: &Target) -> Result<Due> {
             let is_through = route == Route::RulesOfAll || is_own_sub(&target.id);
             return Ok(if is_through { Due::Through } else { Due::Refused("400702") });
         }
-        Route::Order | Route::Events | Route::Trade(_) | Route::Pay | Route::Paid | Route::Close => {}
+        Route::Order | Route::Events | Route::Trade(_) | Route::Pay | Route::Paid | Route::Close | Route::Listed => {}
     }
     let is_of_house = key.kind == Kind::SubAccount && named == Some(house.institution.merchant.as_str());
     if named.is_some_and(|named| named != key.merchant) && !is_of_house {
@@ -272,6 +275,16 @@ pub fn missing(cast: &Cast, group: &Group, target: &Target, answer: &Answer) -> 
     let (is_there, wanted) = match route(&group.method, &group.path)? {
         Route::Open | Route::RulesOfAll | Route::Trade(_) | Route::Pay | Route::Close => return Ok(None),
         Route::Paid => (said["data"]["prepayId"] == target.id.as_str(), &target.id),
+        Route::Listed => {
+            let key = &cast.keys[group.key];
+            let owner = group.on_behalf_of.value.as_ref().unwrap_or(&key.merchant);
+            let house = &cast.houses[key.house];
+            let of_house = [&house.institution, &house.subs[0], &house.subs[1], &house.plain];
+            let own = of_house.into_iter().find(|one| one.merchant == *owner).context("somebody of the house")?;
+            let orders = said["data"]["orders"].as_array().context("orders")?;
+            let is_own = orders.iter().all(|order| order["merchantId"] == own.merchant.as_str());
+            (is_own && orders.iter().any(|order| order["prepayId"] == own.payment.as_str()), &own.payment)
+        }
         Route::Order => (said["data"]["order_id"] == target.id.as_str(), &target.id),
         Route::Rule(_) => (said["data"]["sub_merchant_id"] == target.id.as_str(), &target.id),
         Route::Events => {
