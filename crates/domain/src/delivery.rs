@@ -164,6 +164,12 @@ pub const fn is_too_far_ahead(at: UnixMillis, now: UnixMillis) -> bool {
     at.0.saturating_sub(now.0) > PUT_OFF_MS_MAX
 }
 
+/// Whether an event that was due then has waited as long as a whole schedule takes. It has what is left of its attempts no more: who left it alone for so
+/// long had an endpoint that fails as a whole, and many others in front of it.
+pub const fn is_overdue(due_at: UnixMillis, whole_ms: i64, now: UnixMillis) -> bool {
+    now.0.saturating_sub(due_at.0) >= whole_ms
+}
+
 /// How long to wait before each attempt after the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
@@ -216,6 +222,11 @@ impl Schedule {
             format!("{}{unit}", delay / ms)
         };
         self.delays_ms.iter().map(text).collect()
+    }
+
+    /// From the first attempt to the last one, in ms, where each delay has all the jitter that it may have.
+    pub fn whole_ms(&self) -> i64 {
+        self.delays_ms.iter().map(|delay| delay + delay / JITTER_DIVISOR).sum()
     }
 
     /// The delay after so many attempts, in ms; none after the last.

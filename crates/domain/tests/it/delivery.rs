@@ -1,6 +1,6 @@
 use countersign_domain::delivery::{
     Attempted, DeliveryState, Outcome, Over, SCHEDULE_DELAYS_MAX, Schedule, ScheduleRefused, Verdict, after_attempt,
-    due, patience,
+    due, is_overdue, patience,
 };
 use countersign_domain::time::UnixMillis;
 
@@ -89,6 +89,18 @@ fn retry_after_of_429_and_503_moves_the_next_attempt_later_by_at_most_an_hour() 
     for (attempt, status, retry_after, wanted) in table {
         assert_eq!(wait(attempt, status, retry_after, 0), wanted, "{attempt} {status} {retry_after:?}");
     }
+}
+
+#[test]
+fn an_event_is_overdue_once_it_has_been_due_for_as_long_as_its_schedule_takes_with_all_of_its_jitter() {
+    let whole_ms = Schedule::default().whole_ms();
+    assert_eq!(whole_ms, 309_786_000, "3 days, 14 hours, 3 minutes and 6 seconds");
+    let due_at = UnixMillis(1_000);
+    for (later_ms, overdue) in [(-1, false), (0, false), (whole_ms - 1, false), (whole_ms, true), (i64::MAX, true)] {
+        let now = UnixMillis(due_at.0.saturating_add(later_ms));
+        assert_eq!(is_overdue(due_at, whole_ms, now), overdue, "{later_ms}");
+    }
+    assert!(!is_overdue(UnixMillis(i64::MAX), whole_ms, UnixMillis(i64::MIN)), "far ahead");
 }
 
 #[test]

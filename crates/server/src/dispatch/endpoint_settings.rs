@@ -28,7 +28,11 @@ impl Dispatcher {
     /// What an endpoint may have at the most: its own settings before the deployment's.
     fn allows(&self, row: &ApplicationRow) -> Allows {
         let at_once = row.endpoint.concurrency.and_then(|most| usize::try_from(most).ok());
-        Allows { at_once: at_once.unwrap_or(self.settings.per_application), per_s: self.rate_of(row) }
+        Allows {
+            at_once: at_once.unwrap_or(self.settings.per_application),
+            per_s: self.rate_of(row),
+            whole_ms: self.schedule_of(row).whole_ms(),
+        }
     }
 
     /// How many attempts an application has in a second; none: as many as there are.

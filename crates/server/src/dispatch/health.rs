@@ -6,7 +6,8 @@
 //!   answers, and stays as it is where something does. It never outlasts the schedule of the event that failed.
 //! - **Recovery.** A recovered endpoint begins with one attempt at once, so what waits for it drains at a rate that rises while it stands it.
 //! - **An endpoint that hangs at some events and takes others.** Once it has taken an event lately, an attempt that takes long no longer counts
-//!   against its present limit, only against the most that it may have.
+//!   against its present limit, only against the most that it may have. Whether it has taken one or not, one first attempt goes beside those that
+//!   are repeated, however few it may have by now: an event that was never tried does not wait for one that hangs again.
 //! - **Errors of one event.** A 500 never opens the breaker: a handler that breaks at some orders gets the others without a pause.
 //! - **A single event** is left to its schedule alone.
 //! - **What is sent again by hand** and fails counts for nothing here. After as many outages in a row as open the breaker what tries the endpoint in vain
@@ -62,6 +63,16 @@ impl Sign {
             | Outcome::ConnectFailed
             | Outcome::TlsFailed
             | Outcome::Timeout => Self::Bad,
+        }
+    }
+}
+
+impl Sign {
+    /// Whether somebody is there.
+    pub(super) const fn is_answered(self) -> bool {
+        match self {
+            Self::Good | Self::Failed | Self::Neutral => true,
+            Self::Ill | Self::Bad | Self::None => false,
         }
     }
 }
@@ -247,9 +258,14 @@ impl Health {
         if may { May::Begin } else { May::WhenLanded }
     }
 
+    /// Whether one more may begin beside so many, whatever it may have by now.
+    pub(super) fn has_room_at_the_most(&self, in_flight: usize) -> bool {
+        self.breaker == Breaker::Closed && in_flight < self.most
+    }
+
     /// Whether one more may begin as soon as one that is under way is slow.
     pub(super) fn waits_for_slow(&self, in_flight: usize, now: UnixMillis) -> bool {
-        self.breaker == Breaker::Closed && in_flight < self.most && self.takes_others(now)
+        self.has_room_at_the_most(in_flight) && self.takes_others(now)
     }
 
     /// Whether it has taken one lately. An instant to come was noted by a clock that was ahead.

@@ -18,7 +18,7 @@ impl Bench {
         let mut bench = Self::new(9, 2);
         bench.emit(event(1, 101), NOW);
         assert_eq!(bench.begun(NOW), [1]);
-        bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once: 2, per_s: None });
+        bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once: 2, per_s: None, whole_ms: WHOLE_MS });
         bench.lineup.came(&Flight::of(&event(1, 101)), NOW, Outcome::Delivered);
         bench.deliver(1);
         assert_eq!((bench.begun(NOW), bench.reads), (Vec::new(), 1));

@@ -143,3 +143,39 @@ fn what_is_sent_again_by_hand_leaves_one_place_to_all_else() {
     bench.emit_all(by_hand(1..=2));
     assert_eq!(bench.begun(NOW), [1], "where there is one place it has that");
 }
+
+/// Three errors have left it one attempt at once, and that one hangs: again at an event that it has failed at before.
+fn one_hangs_again(most: usize) -> Bench {
+    let mut bench = Bench::new(64, most);
+    for no in 1..=3 {
+        bench.emit(own(no, 0), NOW);
+        assert_eq!(bench.begun(NOW), [no]);
+        bench.land(no, Sign::Failed, Some(later(600_000)), NOW);
+    }
+    bench.emit_all([repeated(4, 101), repeated(5, 101)]);
+    assert_eq!(bench.begun(NOW), [4], "it may have one at once by now");
+    bench
+}
+
+#[test]
+fn what_was_never_tried_does_not_wait_for_one_that_hangs_again() {
+    let mut bench = one_hangs_again(8);
+    bench.emit(own(50, 100), later(100));
+    assert_eq!(bench.begun(later(100)), [50], "at once, and nothing that is repeated");
+    bench.emit(own(51, 200), later(200));
+    assert_eq!(bench.begun(later(200)), [] as [i64; 0], "one of them");
+    bench.land(50, Sign::Bad, Some(later(60_000)), later(5_000));
+    assert_eq!(bench.begun(later(5_000)), [51], "however that one fared");
+    bench.land(51, Sign::Good, None, later(5_001));
+    assert_eq!(bench.begun(later(5_001)), [5], "it takes others, so what hangs does not count");
+    assert_eq!(bench.begun(later(14_999)), [] as [i64; 0]);
+}
+
+#[test]
+fn whoever_may_have_one_at_once_has_one_also_where_that_hangs_again() {
+    let mut bench = one_hangs_again(1);
+    bench.emit(own(50, 100), later(100));
+    assert_eq!(bench.begun(later(14_999)), [] as [i64; 0]);
+    bench.land(4, Sign::Bad, Some(later(60_000)), later(15_000));
+    assert_eq!(bench.begun(later(15_000)), [50]);
+}

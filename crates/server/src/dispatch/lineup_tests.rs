@@ -8,7 +8,9 @@ use countersign_store::contract::UnreadableEvent;
 use super::*;
 
 const NOW: UnixMillis = UnixMillis(1_000_000);
-const ALLOWS: Allows = Allows { at_once: 8, per_s: None };
+/// An event of these tests is overdue after a day.
+const WHOLE_MS: i64 = 86_400_000;
+const ALLOWS: Allows = Allows { at_once: 8, per_s: None, whole_ms: WHOLE_MS };
 
 fn later(ms: i64) -> UnixMillis {
     NOW.plus_ms(ms)
@@ -398,11 +400,11 @@ fn an_endpoint_gets_no_more_than_its_rate_and_no_more_at_once_than_it_may() {
     let mut bench = Bench::new(64, 8);
     bench.emit_all((1..=20).map(|no| event(no, 101)));
     let _first = bench.next(NOW);
-    bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once: 3, per_s: Some(10) });
+    bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once: 3, per_s: Some(10), whole_ms: WHOLE_MS });
     assert_eq!(bench.begun(NOW).len(), 1, "the second is the first one that is paced");
     assert_eq!((bench.begun(later(99)).len(), bench.begun(later(100)).len()), (0, 1));
     assert_eq!(bench.begun(later(9_000)), [] as [i64; 0], "three at once");
-    bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once: 8, per_s: None });
+    bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once: 8, per_s: None, whole_ms: WHOLE_MS });
     assert_eq!(bench.begun(later(9_000)).len(), 5, "though none of them has landed");
     bench.deliver(1);
     assert_eq!(bench.begun(later(9_000)).len(), 1);

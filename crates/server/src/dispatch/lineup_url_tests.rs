@@ -65,7 +65,7 @@ fn what_hangs_at_the_url_before_takes_no_place_at_this_one_and_says_nothing_of_i
 fn a_url_that_is_set_back_has_what_is_under_way_there() {
     let mut bench = Bench::new(64, 2);
     bench.emit_all((1..=9).map(|no| event(no, 101)));
-    let allows = Allows { at_once: 2, per_s: None };
+    let allows = Allows { at_once: 2, per_s: None, whole_ms: WHOLE_MS };
     let first = bench.next(NOW).expect("one goes");
     for url in [1, 2, 1] {
         bench.lineup.knows(first.application, "app_101", url, allows);

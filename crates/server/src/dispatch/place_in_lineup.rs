@@ -15,6 +15,8 @@ use super::health::{BreakerState, Class, Health, May, Pace};
 use super::lineup::Unread;
 use super::permits::SLOW_MS;
 
+mod beside;
+
 /// Rows that are read of an application at first, beyond those in memory, and where much is waiting.
 pub(super) const PORTION_MIN: usize = 32;
 const PORTION_MAX: usize = 128;
@@ -27,8 +29,6 @@ const ROW_BYTES_SMALL: usize = 4 * 1024;
 /// has failed before is likelier to do.
 const FIRSTS: usize = 1;
 const FIRSTS_HANGING: usize = 8;
-/// Whoever may have fewer at once keeps none for what is new.
-const FOR_NEW_MOST_MIN: usize = 4;
 
 /// Where an application stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub(super) struct Allows {
     pub(super) at_once: usize,
     /// Attempts in a second; none: as many as there are.
     pub(super) per_s: Option<u32>,
+    /// How long the whole schedule of an event takes, in ms.
+    pub(super) whole_ms: i64,
 }
 
 /// How an endpoint stands at this node.
@@ -92,6 +94,10 @@ struct UnderWay {
     began: UnixMillis,
     /// Whether it was sent again by hand.
     by_hand: bool,
+    /// Whether it is no first attempt.
+    is_repeat: bool,
+    /// Whether it goes for having been overdue, beside what tries an endpoint that is left alone.
+    is_overdue: bool,
     /// Where it went, as a number. What went to another URL than the present one counts for nothing here.
     url: Option<u64>,
 }
@@ -102,6 +108,10 @@ pub(super) struct Place {
     pub(super) stands: Stands,
     pub(super) health: Health,
     pace: Pace,
+    /// How long the whole schedule of an event takes, in ms, as soon as it is known.
+    whole_ms: Option<i64>,
+    /// When the next one that is overdue may go.
+    overdue_next: Option<UnixMillis>,
     kinds: [Kind; 2],
     /// First attempts since the last repeated one.
     firsts: usize,
@@ -138,6 +148,8 @@ impl Place {
             stands: Stands::Out,
             health: Health::new(most),
             pace: Pace::default(),
+            whole_ms: None,
+            overdue_next: None,
             kinds: Default::default(),
             firsts: 0,
             has_looked: false,
@@ -162,14 +174,17 @@ impl Place {
             return Considered::Rests(until);
         }
         self.rests_until = None;
-        let (under_way, slow) = (self.in_flight(), self.slow(now));
-        match self.health.may(under_way, slow, now) {
+        let (under_way, slow) = (self.tries(), self.slow(now));
+        let may = self.health.may(under_way, slow, now);
+        let is_beside = may == May::WhenLanded && self.may_begin_beside(under_way);
+        match may {
             May::Begin => {}
+            May::WhenLanded if is_beside => {}
             May::WhenLanded if self.health.waits_for_slow(under_way, now) => {
                 return self.next_slow(now).map_or(Considered::AtLimit, Considered::Rests);
             }
-            May::WhenLanded => return Considered::AtLimit,
-            May::At(until) => return Considered::Rests(until),
+            May::WhenLanded => return self.overdue(None, now),
+            May::At(until) => return self.overdue(Some(until), now),
         }
         if self.unrecorded.len() >= UNRECORDED_TIMES * self.health.most() {
             return Considered::AtLimit;
@@ -196,7 +211,7 @@ impl Place {
         }
         let turn = if slow * 2 >= self.health.most() { FIRSTS_HANGING } else { FIRSTS };
         let has_turn = self.firsts >= turn && repeat.is_some();
-        let repeats = since.is_none() && (first.ready.is_empty() || has_turn);
+        let repeats = !is_beside && since.is_none() && (first.ready.is_empty() || has_turn);
         // An endpoint that fails is tried with the newest and the oldest in turns: either may be what it takes.
         let tries_newest = since.is_some() || (is_failing && !self.tried_newest);
         let event = match (repeats, tries_newest) {
@@ -210,7 +225,15 @@ impl Place {
         self.firsts = if repeats { 0 } else { self.firsts.saturating_add(1) };
         self.has_looked = false;
         self.tried_newest = is_failing && if repeats { self.tried_newest } else { tries_newest };
-        self.in_flight.push(UnderWay { event: event.no, began: now, by_hand: event.by_hand, url: self.url });
+        let (event_no, by_hand) = (event.no, event.by_hand);
+        self.in_flight.push(UnderWay {
+            event: event_no,
+            began: now,
+            by_hand,
+            is_repeat: repeats,
+            is_overdue: false,
+            url: self.url,
+        });
         self.health.begins();
         self.pace.begins(now);
         Considered::Begin(Box::new(event))
@@ -430,12 +453,6 @@ impl Place {
         self.here().min()
     }
 
-    /// Whether one more would be the last, and so many hang that it may be the only one that does not.
-    const fn is_for_new(&self, under_way: usize, slow: usize) -> bool {
-        let most = self.health.most();
-        most >= FOR_NEW_MOST_MIN && under_way + 1 == most && slow * 2 >= most
-    }
-
     /// When the next one of them will have.
     fn next_slow(&self, now: UnixMillis) -> Option<UnixMillis> {
         let fast = self.here().filter(|began| !is_slow(*began, now));
@@ -456,6 +473,7 @@ impl Place {
         }
         self.health.allow(allows.at_once);
         self.pace.set(allows.per_s);
+        self.whole_ms = Some(allows.whole_ms);
     }
 }
 

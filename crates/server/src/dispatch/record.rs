@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_domain::delivery::{Attempted, DeliveryState, Outcome, Over, Verdict, after_attempt};
+use countersign_domain::delivery::{
+    Attempted, DeliveryState, Outcome, Over, Schedule, Verdict, after_attempt, is_overdue,
+};
 use countersign_domain::ids::{EventNo, SortedId, prefix};
 use countersign_domain::lanes::Fence;
 use countersign_domain::time::UnixMillis;
@@ -112,6 +114,9 @@ impl Dispatcher {
                 None => return Ended::Waits { until: self.app.clock.now().plus_ms(RECHECK_MS) },
             }
         }
+        if matches!(verdict, Verdict::Retry { .. }) && self.is_given_up(event, schedule, sign, now).await {
+            verdict = Verdict::Dead;
+        }
         // It was the last attempt at another endpoint: this one has not had it.
         let is_elsewhere = row.callback_url.as_deref() != Some(url) && event.attempts < SPARED_ATTEMPTS_MAX;
         if is_elsewhere && matches!(verdict, Verdict::Dead | Verdict::StaysDelivered) {
@@ -129,6 +134,17 @@ impl Dispatcher {
                 Ended::Made(Box::new(Record { flight: Flight::of(event), made, state, due_at, death, sign }))
             }
         }
+    }
+
+    /// Whether an event that has failed once more is over though its schedule has more attempts: its endpoint fails as a whole and is left alone, and it
+    /// has been due for as long as the whole schedule takes.
+    async fn is_given_up(&self, event: &EventRow, schedule: &Schedule, sign: Sign, now: UnixMillis) -> bool {
+        let fails = match sign {
+            Sign::Ill | Sign::Bad => !event.by_hand,
+            Sign::Good | Sign::Failed | Sign::Neutral | Sign::None => false,
+        };
+        let is_late = event.due_at.is_some_and(|due_at| is_overdue(due_at, schedule.whole_ms(), now));
+        fails && is_late && self.pass_state.lock().await.lineup.is_open(event.application)
     }
 
     /// What becomes of an event that is sent again by hand, in vain. Where its attempt was to try an endpoint whose breaker is open, or at which what was

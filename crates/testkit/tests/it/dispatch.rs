@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use countersign::app::endpoint::{self, Flow};
 use countersign::app::events::{self, Happening};
-use countersign::app::identity::{self, ApplicationChange, NewApplication, NewMerchant, Set, Standing};
+use countersign::app::identity::{self, ApplicationChange, EndpointChange, NewApplication, NewMerchant, Set, Standing};
 use countersign::app::redelivery::of_one;
 use countersign::app::{Actor, App};
 use countersign::clock::Clock;
 use countersign::config::Config;
 use countersign::dispatch::{DispatchSettings, Dispatcher};
 use countersign::run;
-use countersign_domain::delivery::{DeliveryState, Outcome};
+use countersign_domain::delivery::{DeliveryState, Outcome, Schedule};
 use countersign_domain::ids::SortedId;
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback;
@@ -36,6 +36,7 @@ mod metrics;
 mod neighbours;
 mod order;
 mod outcomes;
+mod overdue;
 mod queued;
 mod routes;
 mod running;
@@ -164,6 +165,12 @@ impl Bench {
     async fn change(&self, owner: &Owner, change: ApplicationChange) {
         let changed = identity::update_application(&self.app, &owner.client_id, &change, &|_| None, &actor()).await;
         changed.expect("an application changes");
+    }
+
+    async fn set_delays(&self, owner: &Owner, delays: &[&str]) {
+        let schedule = Set::To(Schedule::parse(delays).expect("a schedule"));
+        let endpoint = EndpointChange { schedule, ..EndpointChange::default() };
+        self.change(owner, ApplicationChange { endpoint, ..ApplicationChange::default() }).await;
     }
 
     async fn set_url(&self, owner: &Owner, url: String) {

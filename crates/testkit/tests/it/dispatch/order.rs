@@ -73,7 +73,7 @@ async fn a_later_callback_waits_for_one_that_is_still_to_be_released() {
 async fn a_shorter_hold_holds_for_what_waits_already_and_nothing_younger_passes_it() {
     const SHORTER_MS: i64 = 3_000;
     for third_comes in [false, true] {
-        let schedule = countersign_domain::delivery::Schedule::parse(&["1d"]).expect("a schedule");
+        let schedule = Schedule::parse(&["1d"]).expect("a schedule");
         let longer = DispatchSettings { order_hold_ms: ORDER_HOLD_MS, schedule, ..settings() };
         let mut bench = Bench::with(longer.clone()).await;
         let endpoint = receiver().await;
@@ -141,7 +141,7 @@ async fn what_waits_behind_another_is_not_tried_for_years_of_a_clock_either() {
 
 #[tokio::test]
 async fn a_later_callback_goes_when_the_earlier_one_is_dead() {
-    let schedule = countersign_domain::delivery::Schedule::parse(&["5s"]).expect("a schedule");
+    let schedule = Schedule::parse(&["5s"]).expect("a schedule");
     let bench = Bench::with(DispatchSettings { schedule, ..settings() }).await;
     let endpoint = receiver().await;
     let owner = bench.owner(Some(endpoint.url())).await;

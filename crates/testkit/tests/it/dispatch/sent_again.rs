@@ -1,18 +1,10 @@
 //! What becomes of events that an operator sends again.
 
-use countersign::app::identity::EndpointChange;
-use countersign_domain::delivery::Schedule;
 use countersign_testkit::receiver::Reply;
 
 use super::*;
 
 impl Bench {
-    async fn set_delays(&self, owner: &Owner, delays: &[&str]) {
-        let schedule = Set::To(Schedule::parse(delays).expect("a schedule"));
-        let endpoint = EndpointChange { schedule, ..EndpointChange::default() };
-        self.change(owner, ApplicationChange { endpoint, ..ApplicationChange::default() }).await;
-    }
-
     /// An event that has had so many attempts in vain.
     async fn emit_dead(&self, owner: &Owner, biz_id: &str) -> EventRow {
         let event = self.emit(owner, biz_id).await;
