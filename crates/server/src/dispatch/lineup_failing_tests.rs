@@ -148,7 +148,7 @@ fn as_much_that_is_overdue_hangs_at_once_as_the_endpoint_may_have_and_one_that_i
         begun.extend(bench.begun(later(ms)));
     }
     assert_eq!(begun.len(), 3, "{begun:?} behind {tried:?}");
-    let overdue = begun.iter().copied().filter(|no| *no <= OVERDUE).next_back().expect("one is overdue");
+    let overdue = begun.iter().copied().rfind(|no| *no <= OVERDUE).expect("one is overdue");
     let breaker = |bench: &Bench| bench.lineup.view(ApplicationNo(101), later(19_900)).expect("is known").breaker;
     assert_eq!(breaker(&bench), BreakerState::HalfOpen, "one tries it");
     bench.land(overdue, Sign::Bad, Some(later(600_000)), later(19_900));
