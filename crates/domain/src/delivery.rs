@@ -164,8 +164,7 @@ pub const fn is_too_far_ahead(at: UnixMillis, now: UnixMillis) -> bool {
     at.0.saturating_sub(now.0) > PUT_OFF_MS_MAX
 }
 
-/// Whether an event that was due then has waited as long as a whole schedule takes. It has what is left of its attempts no more: who left it alone for so
-/// long had an endpoint that fails as a whole, and many others in front of it.
+/// Whether what was due then has waited for as long as its whole schedule takes.
 pub const fn is_overdue(due_at: UnixMillis, whole_ms: i64, now: UnixMillis) -> bool {
     now.0.saturating_sub(due_at.0) >= whole_ms
 }

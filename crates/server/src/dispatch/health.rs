@@ -26,6 +26,9 @@ const TAKEN_LATELY_MS: i64 = 22_500;
 /// First and longest pause, in ms.
 const PAUSE_MS_MIN: i64 = 1_000;
 pub(super) const PAUSE_MS_MAX: i64 = 10_000;
+/// After so many attempts in a row that were to try it and that nobody answered an endpoint is away: half an hour at least, in pauses of ten seconds. Counted,
+/// since a clock may go ahead.
+const AWAY: u32 = 200;
 /// After so many ms another event is sent again to an endpoint that has answered none of the last ones.
 const ANOTHER_MS: i64 = 60_000;
 
@@ -161,6 +164,8 @@ pub(super) struct Health {
     resent_next: Option<UnixMillis>,
     /// When it took one last.
     taken_at: Option<UnixMillis>,
+    /// Attempts in a row that were to try it while it was left alone, and that nobody answered.
+    vain: u32,
     breaker: Breaker,
 }
 
@@ -177,6 +182,7 @@ impl Health {
             resent_outages: 0,
             resent_next: None,
             taken_at: None,
+            vain: 0,
             breaker: Breaker::Closed,
         }
     }
@@ -234,6 +240,11 @@ impl Health {
     /// Whether the breaker is not closed.
     pub(super) fn is_open(&self) -> bool {
         self.breaker != Breaker::Closed
+    }
+
+    /// Whether it has been left alone for long, and nobody was there whenever it was tried. One that answers that it has too much to do is there.
+    pub(super) fn is_away(&self) -> bool {
+        self.is_open() && self.vain >= AWAY
     }
 
     pub(super) const fn class(&self) -> Class {
@@ -324,6 +335,11 @@ impl Health {
             }
             Sign::Failed | Sign::Neutral => self.is_resent_well(),
             Sign::Ill | Sign::Bad | Sign::None => {}
+        }
+        match sign {
+            Sign::Bad => self.vain += u32::from(matches!(self.breaker, Breaker::HalfOpen { .. })),
+            Sign::Good | Sign::Failed | Sign::Neutral | Sign::Ill => self.vain = 0,
+            Sign::None => {}
         }
         match sign {
             Sign::None => {

@@ -351,7 +351,7 @@ impl Lineup {
             // That what somebody sends again by hand fails says nothing of the endpoint, unless it is the one attempt that decides. That it is taken
             // does: else a redelivery to an endpoint that was mended would go out one at a time.
             let counts = !flight.by_hand || was_open || sign == Sign::Good;
-            let is_known = was_open && !sign.is_answered() && place.goes_overdue(flight.event);
+            let is_known = !sign.is_answered() && place.goes_overdue(flight.event);
             match (is_known, counts) {
                 (true, _) => {}
                 (false, true) => place.health.ended(sign, now, next, waiting),

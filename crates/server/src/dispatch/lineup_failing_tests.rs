@@ -85,87 +85,137 @@ fn what_is_known_of_an_endpoint_goes_with_its_lane_as_soon_as_nothing_is_in_flig
 }
 
 const OVERDUE: i64 = 40;
+/// When an endpoint has been away for long, in ms.
+const AWAY_MS: i64 = 3_000_000;
 
-/// Forty that have been due for a day, the first of them once tried, and twelve that were written a moment ago.
-fn left_alone(most: usize) -> Bench {
-    let mut bench = Bench::new(64, most);
-    let at = |no: i64, ms: i64| EventRow { biz_id: format!("b{no}"), due_at: Some(later(ms)), ..event(no, 101) };
-    let day = (1..=OVERDUE).map(|no| EventRow { attempts: i64::from(no == 1), ..at(no, no - WHOLE_MS) });
-    bench.emit_all(day.chain((61..=72).map(|no| at(no, no - 100))));
-    bench
+fn own(no: i64, due_ms: i64) -> EventRow {
+    EventRow { biz_id: format!("b{no}"), due_at: Some(later(due_ms)), ..event(no, 101) }
 }
 
-/// All that begin at once fail until the breaker opens: what was tried.
-fn opens(bench: &mut Bench) -> Vec<i64> {
-    let mut tried = Vec::new();
-    while bench.lineup.open_endpoints() == 0 {
-        let begun = bench.begun(NOW);
-        assert!(!begun.is_empty(), "it is tried");
-        for no in begun {
-            bench.land(no, Sign::Bad, Some(later(600_000)), NOW);
-            tried.push(no);
+/// All that begin fail so, and are due again at once, until `AWAY_MS`; nothing of it is overdue by then.
+fn fails(bench: &mut Bench, sign: Sign) {
+    bench.emit_all((61..=84).map(|no| own(no, 0)));
+    let mut tries = 0;
+    for ms in (0..AWAY_MS).step_by(500) {
+        for no in bench.begun(later(ms)) {
+            bench.land(no, sign, Some(later(ms)), later(ms));
+            tries += 1;
         }
+        let at_once = bench.lineup.view(ApplicationNo(101), NOW).expect("is known").at_once_max;
+        bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once, ..ALLOWS });
     }
-    let at_once = bench.lineup.view(ApplicationNo(101), NOW).expect("is known").at_once_max;
-    bench.lineup.knows(ApplicationNo(101), "app_101", 1, Allows { at_once, ..ALLOWS });
-    tried
+    assert!(tries > 200, "{tries}");
+    assert_eq!(bench.lineup.open_endpoints(), 1);
 }
 
-#[test]
-fn what_is_overdue_goes_to_an_endpoint_that_is_left_alone_one_a_second_and_nothing_else_does() {
-    let mut bench = left_alone(8);
-    let tried = opens(&mut bench);
-    let is_left = |no: &i64| !tried.contains(no);
-    let overdue: Vec<i64> = (1..=OVERDUE).filter(is_left).collect();
-    assert!(overdue.len() > 25, "{tried:?}");
-    // Its pause is a second long; what fails beside it makes it no longer, and is no try of the endpoint.
+/// Forty that have been due for a day, the first of them once tried.
+fn day() -> impl Iterator<Item = EventRow> {
+    (1..=OVERDUE).map(|no| EventRow { attempts: i64::from(no == 1), ..own(no, no - WHOLE_MS) })
+}
+
+/// What begins in these seconds, each of which fails at once.
+fn went(bench: &mut Bench, seconds: RangeInclusive<i64>, sign: Sign) -> Vec<(i64, i64)> {
     let mut went = Vec::new();
-    for second in 12..60 {
+    for second in seconds {
         for ms in [0, 1, 999] {
-            let now = later(second * 1_000 + ms);
+            let now = later(AWAY_MS + second * 1_000 + ms);
             for no in bench.begun(now) {
                 went.push((second, no));
-                bench.land(no, Sign::Bad, Some(later(600_000)), now);
+                bench.land(no, sign, Some(later(AWAY_MS * 10)), now);
             }
         }
     }
-    let beside: Vec<i64> = went.iter().map(|(_, no)| *no).filter(|no| overdue.contains(no)).collect();
-    assert_eq!(beside.len(), overdue.len(), "all of them: {went:?}");
-    for second in 12..60 {
-        let at_once = went.iter().filter(|(at, no)| *at == second && overdue.contains(no)).count();
-        assert!(at_once <= 2, "one a second, and one that tries the endpoint: {went:?}");
-    }
-    let others = went.iter().filter(|(_, no)| !overdue.contains(no)).count();
-    assert!((2..=8).contains(&others), "what is not overdue tries it now and then: {went:?}");
+    went
 }
 
 #[test]
-fn as_much_that_is_overdue_hangs_at_once_as_the_endpoint_may_have_and_one_that_is_answered_ends_its_rest() {
-    let mut bench = left_alone(3);
-    let tried = opens(&mut bench);
+fn what_is_overdue_goes_to_an_endpoint_that_is_away_one_a_second_and_nothing_else_does() {
+    let mut bench = Bench::new(64, 8);
+    fails(&mut bench, Sign::Bad);
+    bench.emit_all(day());
+    let went = went(&mut bench, 1..=60, Sign::Bad);
+    let overdue = |no: &i64| *no <= OVERDUE;
+    assert_eq!(went.iter().filter(|(_, no)| overdue(no)).count(), 40, "all of them: {went:?}");
+    for second in 1..=60 {
+        let at_once = went.iter().filter(|(at, no)| *at == second && overdue(no)).count();
+        assert!(at_once <= 2, "one a second, and one that tries the endpoint: {went:?}");
+    }
+    let others = went.iter().filter(|(_, no)| !overdue(no)).count();
+    assert!((1..=7).contains(&others), "what is not overdue tries it now and then: {went:?}");
+}
+
+#[test]
+fn what_is_long_overdue_goes_ten_times_as_often() {
+    let mut bench = Bench::new(64, 8);
+    fails(&mut bench, Sign::Bad);
+    bench.emit_all(day().map(|event| EventRow { due_at: event.due_at.map(|at| at.plus_ms(-WHOLE_MS)), ..event }));
+    let mut went = 0;
+    for ms in (AWAY_MS..AWAY_MS + 3_000).step_by(50) {
+        for no in bench.begun(later(ms)) {
+            bench.land(no, Sign::Bad, Some(later(AWAY_MS * 10)), later(ms));
+            went += 1;
+        }
+    }
+    assert!((29..=32).contains(&went), "{went}");
+}
+
+#[test]
+fn what_is_overdue_keeps_its_schedule_where_somebody_is_there_or_was_not_there_for_a_short_time_only() {
+    let mut busy = Bench::new(64, 8);
+    fails(&mut busy, Sign::Ill);
+    busy.emit_all(day());
+    let tried = went(&mut busy, 1..=10, Sign::Ill).len();
+    assert!(tried <= 11, "one that says it has too much to do is tried once a second: {tried}");
+
+    let mut new = Bench::new(64, 8);
+    new.emit_all((61..=84).map(|no| own(no, 0)));
+    new.emit_all(day());
+    let tried = went(&mut new, 1..=20, Sign::Bad).len();
+    assert_eq!(new.lineup.open_endpoints(), 1);
+    assert!(tried <= 10 + 6, "ten, and those that try it: {tried}");
+}
+
+#[test]
+fn two_that_are_overdue_hang_at_once_beside_one_that_tries_and_one_that_is_answered_ends_the_rest() {
+    let mut bench = Bench::new(64, 8);
+    fails(&mut bench, Sign::Bad);
+    bench.emit_all(day());
     let mut begun = Vec::new();
-    for ms in (12_000..20_000).step_by(100) {
+    for ms in (AWAY_MS..AWAY_MS + 14_000).step_by(100) {
         begun.extend(bench.begun(later(ms)));
     }
-    assert_eq!(begun.len(), 3, "{begun:?} behind {tried:?}");
-    let overdue = begun.iter().copied().rfind(|no| *no <= OVERDUE).expect("one is overdue");
-    let breaker = |bench: &Bench| bench.lineup.view(ApplicationNo(101), later(19_900)).expect("is known").breaker;
+    let overdue: Vec<i64> = begun.iter().copied().filter(|no| *no <= OVERDUE).collect();
+    assert!(begun.len() == 3 && overdue.len() >= 2, "{begun:?}");
+    let at = later(AWAY_MS + 14_000);
+    let breaker = |bench: &Bench| bench.lineup.view(ApplicationNo(101), at).expect("is known").breaker;
     assert_eq!(breaker(&bench), BreakerState::HalfOpen, "one tries it");
-    bench.land(overdue, Sign::Bad, Some(later(600_000)), later(19_900));
+    let tries =
+        *begun.iter().find(|no| bench.lineup.places[&ApplicationNo(101)].goes_overdue(EventNo(**no))).expect("one");
+    bench.land(tries, Sign::Bad, Some(later(AWAY_MS * 10)), at);
     assert_eq!(breaker(&bench), BreakerState::HalfOpen, "and that one decides");
-    let begun = bench.begun(later(19_900));
-    let [overdue] = begun[..] else { panic!("another one: {begun:?}") };
-    bench.land(overdue, Sign::Good, None, later(20_000));
+    let begun = bench.begun(at);
+    let [answered] = begun[..] else { panic!("another one: {begun:?}") };
+    bench.land(answered, Sign::Good, None, at);
     assert_eq!(bench.lineup.open_endpoints(), 0, "somebody is there");
+}
+
+#[test]
+fn what_is_overdue_takes_no_more_than_an_endpoint_may_have_at_once() {
+    let mut bench = Bench::new(64, 1);
+    fails(&mut bench, Sign::Bad);
+    bench.emit_all(day());
+    let mut begun = Vec::new();
+    for ms in (AWAY_MS..AWAY_MS + 60_000).step_by(100) {
+        begun.extend(bench.begun(later(ms)));
+    }
+    assert_eq!(begun.len(), 1, "{begun:?}");
 }
 
 #[test]
 fn what_is_sent_again_by_hand_is_never_overdue() {
     let mut bench = Bench::new(64, 8);
-    let due_at = Some(later(-WHOLE_MS));
-    bench.emit_all((1..=30).map(|no| EventRow { by_hand: true, attempts: 1, due_at, ..event(no, 101) }));
-    bench.emit_all((31..=62).map(|no| event(no, 101)));
-    opens(&mut bench);
-    assert!(bench.begun(later(12_000)).len() <= 1, "it is tried, and no more");
-    assert_eq!(bench.begun(later(13_500)), [] as [i64; 0]);
+    fails(&mut bench, Sign::Bad);
+    bench.emit_all(day().map(|event| EventRow { by_hand: true, attempts: 1, ..event }));
+    let tried = went(&mut bench, 1..=20, Sign::Bad).len();
+    assert!(tried <= 4, "it is tried, and no more: {tried}");
 }

@@ -175,8 +175,9 @@ impl Place {
         }
         self.rests_until = None;
         let (under_way, slow) = (self.tries(), self.slow(now));
-        let may = self.health.may(under_way, slow, now);
-        let is_beside = may == May::WhenLanded && self.may_begin_beside(under_way);
+        let is_full = self.in_flight() >= self.health.most();
+        let may = if is_full { May::WhenLanded } else { self.health.may(under_way, slow, now) };
+        let is_beside = !is_full && may == May::WhenLanded && self.may_begin_beside(under_way);
         match may {
             May::Begin => {}
             May::WhenLanded if is_beside => {}

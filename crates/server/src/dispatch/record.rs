@@ -136,15 +136,12 @@ impl Dispatcher {
         }
     }
 
-    /// Whether an event that has failed once more is over though its schedule has more attempts: its endpoint fails as a whole and is left alone, and it
-    /// has been due for as long as the whole schedule takes.
+    /// Whether an event to which nobody answered once more is over though its schedule has more attempts: its endpoint is away, and it has been due for as
+    /// long as the whole schedule takes.
     async fn is_given_up(&self, event: &EventRow, schedule: &Schedule, sign: Sign, now: UnixMillis) -> bool {
-        let fails = match sign {
-            Sign::Ill | Sign::Bad => !event.by_hand,
-            Sign::Good | Sign::Failed | Sign::Neutral | Sign::None => false,
-        };
         let is_late = event.due_at.is_some_and(|due_at| is_overdue(due_at, schedule.whole_ms(), now));
-        fails && is_late && self.pass_state.lock().await.lineup.is_open(event.application)
+        let is_unanswered = sign == Sign::Bad && !event.by_hand;
+        is_unanswered && is_late && self.pass_state.lock().await.lineup.is_away(event.application)
     }
 
     /// What becomes of an event that is sent again by hand, in vain. Where its attempt was to try an endpoint whose breaker is open, or at which what was

@@ -48,4 +48,9 @@ impl Lineup {
     pub(in crate::dispatch) fn is_open(&self, application: ApplicationNo) -> bool {
         self.places.get(&application).is_some_and(|place| place.health.is_open())
     }
+
+    /// Whether an endpoint has been left alone for long, and nobody was there whenever it was tried.
+    pub(in crate::dispatch) fn is_away(&self, application: ApplicationNo) -> bool {
+        self.places.get(&application).is_some_and(|place| place.health.is_away())
+    }
 }

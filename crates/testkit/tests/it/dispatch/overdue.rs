@@ -4,10 +4,11 @@ use countersign_testkit::receiver::Reply;
 
 use super::*;
 
-/// With six attempts each these would need an hour at a pause of ten seconds.
-const EVENTS: usize = 60;
-/// Five delays of ten seconds, each with its jitter.
-const WHOLE_S: usize = 60;
+/// With six attempts each, one in ten seconds, these need an hour and a half, and each is tried once in a quarter of an hour.
+const EVENTS: usize = 90;
+/// The whole of a schedule, in s, with five attempts after the first.
+const DELAYS: [&str; 5] = ["76s"; 5];
+const WHOLE_S: i64 = 456;
 
 impl Bench {
     async fn states(&self, events: &[EventRow]) -> Vec<(DeliveryState, i64)> {
@@ -18,57 +19,60 @@ impl Bench {
         }
         states
     }
+
+    /// So many seconds, in such steps.
+    async fn passes(&self, seconds: i64, step: i64) {
+        for _ in 0..seconds / step {
+            self.deliver().await;
+            self.clock.advance_ms(step * 1_000);
+        }
+    }
 }
 
-/// Many events of an endpoint at which nobody is, and the endpoint.
-async fn away() -> (Bench, Owner, Receiver, Vec<EventRow>) {
+fn count(states: &[(DeliveryState, i64)], of: DeliveryState) -> usize {
+    states.iter().filter(|(state, _)| *state == of).count()
+}
+
+/// Many events of an endpoint that answers so.
+async fn written(reply: Reply) -> (Bench, Receiver, Vec<EventRow>) {
     let (bench, endpoint) = (Bench::new().await, receiver().await);
     let owner = bench.owner(Some(endpoint.url())).await;
-    endpoint.answer_with(Reply::Reset);
-    bench.set_delays(&owner, &["10s"; 5]).await;
+    endpoint.answer_with(reply);
+    bench.set_delays(&owner, &DELAYS).await;
     let mut events = Vec::new();
     for n in 0..EVENTS {
         events.push(bench.emit(&owner, &n.to_string()).await);
     }
-    (bench, owner, endpoint, events)
+    (bench, endpoint, events)
 }
 
 #[tokio::test]
-async fn what_has_been_due_for_as_long_as_its_schedule_takes_dies_of_one_more_attempt_however_much_there_is() {
-    let (bench, _, _endpoint, events) = away().await;
-    let is_dead = |states: &[(DeliveryState, i64)]| states.iter().filter(|(s, _)| *s == DeliveryState::Dead).count();
-    for _ in 0..WHOLE_S {
-        bench.deliver().await;
-        bench.clock.advance_ms(1_000);
-    }
+async fn what_has_been_due_for_as_long_as_its_schedule_takes_dies_of_one_more_attempt_where_nobody_is_there() {
+    let (bench, _endpoint, events) = written(Reply::Reset).await;
+    // Somewhat fewer attempts than say that it is away, in pauses of ten seconds.
+    bench.passes(1_900, 10).await;
     let states = bench.states(&events).await;
-    assert_eq!(is_dead(&states), 0, "no schedule is over yet: {states:?}");
-    let mut seconds = 0;
-    let states = loop {
-        bench.deliver().await;
-        bench.clock.advance_ms(1_000);
-        seconds += 1;
+    assert_eq!(count(&states, DeliveryState::Dead), 0, "nobody has had all attempts: {states:?}");
+    bench.passes(300, 10).await;
+    bench.passes(WHOLE_S + 100, 1).await;
+    let states = bench.states(&events).await;
+    let early = states.iter().filter(|(state, attempts)| *state == DeliveryState::Dead && *attempts < 6).count();
+    assert!(early > EVENTS / 2, "{states:?}");
+    assert!(states.iter().all(|(_, attempts)| *attempts > 0), "each was tried: {states:?}");
+    // The rest has its turns as soon as it has to be.
+    bench.passes(4_000, 10).await;
+    let states = bench.states(&events).await;
+    assert_eq!(count(&states, DeliveryState::Dead), EVENTS, "{states:?}");
+}
+
+#[tokio::test]
+async fn what_is_overdue_keeps_its_schedule_where_the_service_was_away_itself_or_somebody_answers() {
+    for reply in [Reply::Reset, Reply::Status(503), Reply::Fail] {
+        let (bench, _endpoint, events) = written(reply).await;
+        bench.clock.advance_ms(WHOLE_S * 2_000);
+        bench.passes(60, 1).await;
         let states = bench.states(&events).await;
-        if is_dead(&states) == EVENTS || seconds >= 3 * EVENTS {
-            break states;
-        }
-    };
-    assert_eq!(is_dead(&states), EVENTS, "one a second, about: {states:?}");
-    assert!(states.iter().all(|(_, attempts)| *attempts >= 1), "each was tried: {states:?}");
-    let attempts: i64 = states.iter().map(|(_, attempts)| attempts).sum();
-    assert!(attempts < 3 * 60, "and not six times: {states:?}");
-}
-
-#[tokio::test]
-async fn what_is_overdue_and_was_not_tried_again_yet_goes_out_to_an_endpoint_that_is_back() {
-    let (bench, _, endpoint, events) = away().await;
-    while bench.deliver().await > 0 {}
-    bench.clock.advance_ms(300_000);
-    endpoint.answer_with(Reply::Success);
-    for _ in 0..30 {
-        bench.deliver().await;
-        bench.clock.advance_ms(1_000);
+        assert_eq!(count(&states, DeliveryState::Dead), 0, "{states:?}");
+        assert!(states.iter().any(|(_, attempts)| *attempts > 0), "{states:?}");
     }
-    let states = bench.states(&events).await;
-    assert!(states.iter().all(|(state, _)| *state == DeliveryState::Delivered), "{states:?}");
 }
