@@ -145,7 +145,7 @@ fn what_is_overdue_goes_to_an_endpoint_that_is_away_one_a_second_and_nothing_els
 }
 
 #[test]
-fn what_is_long_overdue_goes_ten_times_as_often() {
+fn what_is_long_overdue_goes_three_times_as_often() {
     let mut bench = Bench::new(64, 8);
     fails(&mut bench, Sign::Bad);
     bench.emit_all(day().map(|event| EventRow { due_at: event.due_at.map(|at| at.plus_ms(-WHOLE_MS)), ..event }));
@@ -156,7 +156,7 @@ fn what_is_long_overdue_goes_ten_times_as_often() {
             went += 1;
         }
     }
-    assert!((29..=32).contains(&went), "{went}");
+    assert!((9..=12).contains(&went), "{went}");
 }
 
 #[test]

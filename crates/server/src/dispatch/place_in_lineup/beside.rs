@@ -13,9 +13,10 @@ use super::{Considered, Place, UnderWay};
 
 /// Whoever may have fewer at once keeps none for what is new.
 const FOR_NEW_MOST_MIN: usize = 4;
-/// Between two attempts at what is overdue, in ms; and where it has been due for twice as long as its schedule takes.
+/// Between two attempts at what is overdue, in ms; and where it has been due for twice as long as its schedule takes: as many as are read in the pause of
+/// an endpoint that is away.
 const OVERDUE_MS: i64 = 1_000;
-const LONG_OVERDUE_MS: i64 = 100;
+const LONG_OVERDUE_MS: i64 = 300;
 /// So many of these are under way at once: they take places of all endpoints that fail.
 const OVERDUE_MOST: usize = 2;
 
