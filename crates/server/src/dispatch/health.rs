@@ -26,9 +26,11 @@ const TAKEN_LATELY_MS: i64 = 22_500;
 /// First and longest pause, in ms.
 const PAUSE_MS_MIN: i64 = 1_000;
 pub(super) const PAUSE_MS_MAX: i64 = 10_000;
-/// After so many attempts in a row that were to try it and that nobody answered an endpoint is away: half an hour at least, in pauses of ten seconds. Counted,
-/// since a clock may go ahead.
+/// After so many attempts in a row that were to try it and that nobody answered an endpoint is away: half an hour at least. They are counted, since a clock
+/// may go ahead, and those that follow each other sooner than in the longest pause count as one.
 const AWAY: u32 = 200;
+/// What was counted longer ago than this, in ms, says nothing any more: the clock has gone ahead, the process stood still, or nothing was due.
+const VAIN_MS: i64 = 600_000;
 /// After so many ms another event is sent again to an endpoint that has answered none of the last ones.
 const ANOTHER_MS: i64 = 60_000;
 
@@ -66,16 +68,6 @@ impl Sign {
             | Outcome::ConnectFailed
             | Outcome::TlsFailed
             | Outcome::Timeout => Self::Bad,
-        }
-    }
-}
-
-impl Sign {
-    /// Whether somebody is there.
-    pub(super) const fn is_answered(self) -> bool {
-        match self {
-            Self::Good | Self::Failed | Self::Neutral => true,
-            Self::Ill | Self::Bad | Self::None => false,
         }
     }
 }
@@ -166,6 +158,8 @@ pub(super) struct Health {
     taken_at: Option<UnixMillis>,
     /// Attempts in a row that were to try it while it was left alone, and that nobody answered.
     vain: u32,
+    /// When the last of these was counted.
+    vain_at: Option<UnixMillis>,
     breaker: Breaker,
 }
 
@@ -183,6 +177,7 @@ impl Health {
             resent_next: None,
             taken_at: None,
             vain: 0,
+            vain_at: None,
             breaker: Breaker::Closed,
         }
     }
@@ -243,8 +238,23 @@ impl Health {
     }
 
     /// Whether it has been left alone for long, and nobody was there whenever it was tried. One that answers that it has too much to do is there.
-    pub(super) fn is_away(&self) -> bool {
-        self.is_open() && self.vain >= AWAY
+    pub(super) fn is_away(&self, now: UnixMillis) -> bool {
+        let since = self.vain_at.map(|at| now.0.saturating_sub(at.0));
+        self.is_open() && self.vain >= AWAY && since.is_some_and(|since| (0..=VAIN_MS).contains(&since))
+    }
+
+    /// Somebody is there, whatever they answer.
+    pub(super) const fn is_there(&mut self) {
+        (self.vain, self.vain_at) = (0, None);
+    }
+
+    /// An attempt that was to try it was not answered.
+    fn is_tried_in_vain(&mut self, now: UnixMillis) {
+        match self.vain_at.map(|at| now.0.saturating_sub(at.0)) {
+            Some(0..PAUSE_MS_MAX) => {}
+            Some(PAUSE_MS_MAX..=VAIN_MS) => (self.vain, self.vain_at) = (self.vain.saturating_add(1), Some(now)),
+            Some(_) | None => (self.vain, self.vain_at) = (1, Some(now)),
+        }
     }
 
     pub(super) const fn class(&self) -> Class {
@@ -337,9 +347,9 @@ impl Health {
             Sign::Ill | Sign::Bad | Sign::None => {}
         }
         match sign {
-            Sign::Bad => self.vain += u32::from(matches!(self.breaker, Breaker::HalfOpen { .. })),
-            Sign::Good | Sign::Failed | Sign::Neutral | Sign::Ill => self.vain = 0,
-            Sign::None => {}
+            Sign::Bad if matches!(self.breaker, Breaker::HalfOpen { .. }) => self.is_tried_in_vain(now),
+            Sign::Good | Sign::Failed | Sign::Neutral | Sign::Ill => self.is_there(),
+            Sign::Bad | Sign::None => {}
         }
         match sign {
             Sign::None => {

@@ -351,11 +351,12 @@ impl Lineup {
             // That what somebody sends again by hand fails says nothing of the endpoint, unless it is the one attempt that decides. That it is taken
             // does: else a redelivery to an endpoint that was mended would go out one at a time.
             let counts = !flight.by_hand || was_open || sign == Sign::Good;
-            let is_known = !sign.is_answered() && place.goes_overdue(flight.event);
-            match (is_known, counts) {
-                (true, _) => {}
-                (false, true) => place.health.ended(sign, now, next, waiting),
-                (false, false) => place.health.resent(sign),
+            let is_overdue = place.goes_overdue(flight.event);
+            match sign {
+                Sign::Bad | Sign::None if is_overdue => {}
+                Sign::Ill if is_overdue => place.health.is_there(),
+                sign if counts => place.health.ended(sign, now, next, waiting),
+                sign => place.health.resent(sign),
             }
             turned = match (was_open, place.health.breaker(now)) {
                 (false, BreakerState::Open { until }) => Some(Turned::Opened { until }),

@@ -193,10 +193,32 @@ fn two_that_are_overdue_hang_at_once_beside_one_that_tries_and_one_that_is_answe
         *begun.iter().find(|no| bench.lineup.places[&ApplicationNo(101)].goes_overdue(EventNo(**no))).expect("one");
     bench.land(tries, Sign::Bad, Some(later(AWAY_MS * 10)), at);
     assert_eq!(breaker(&bench), BreakerState::HalfOpen, "and that one decides");
+    assert!(bench.lineup.is_away(ApplicationNo(101), at));
     let begun = bench.begun(at);
     let [answered] = begun[..] else { panic!("another one: {begun:?}") };
     bench.land(answered, Sign::Good, None, at);
     assert_eq!(bench.lineup.open_endpoints(), 0, "somebody is there");
+}
+
+#[test]
+fn an_endpoint_is_away_behind_half_an_hour_however_often_it_is_tried_and_no_longer_behind_a_jump_of_the_clock() {
+    let mut bench = Bench::new(64, 8);
+    fails(&mut bench, Sign::Bad);
+    let away = |bench: &Bench, ms| bench.lineup.is_away(ApplicationNo(101), later(ms));
+    assert!(away(&bench, AWAY_MS) && !away(&bench, AWAY_MS + 4 * WHOLE_MS) && !away(&bench, -WHOLE_MS));
+    let mut bench = Bench::new(64, 8);
+    bench.emit_all((61..=84).map(|no| own(no, 0)));
+    let mut away_at = None;
+    for ms in (0..AWAY_MS).step_by(500) {
+        for no in bench.begun(later(ms)) {
+            bench.land(no, Sign::Bad, Some(later(ms)), later(ms));
+        }
+        away_at = away_at.or(away(&bench, ms).then_some(ms));
+    }
+    assert!(away_at.is_some_and(|ms| (1_990_000..2_100_000).contains(&ms)), "{away_at:?}");
+    bench.emit_all(day());
+    let overdue = went(&mut bench, 1..=1, Sign::Ill);
+    assert!(!overdue.is_empty() && !away(&bench, AWAY_MS + 1_000), "somebody is there: {overdue:?}");
 }
 
 #[test]

@@ -429,14 +429,14 @@ impl Place {
         first.ready.drain(..).chain(again.ready.drain(..))
     }
 
-    /// Attempts at its endpoint that are under way, and when each began.
+    /// Attempts at its endpoint that are under way and say how it is, and when each began.
     fn here(&self) -> impl Iterator<Item = UnixMillis> {
-        self.in_flight.iter().filter(|one| one.url == self.url).map(|one| one.began)
+        self.in_flight.iter().filter(|one| one.url == self.url && !one.is_overdue).map(|one| one.began)
     }
 
-    /// How many those are.
+    /// How many attempts at its endpoint are under way.
     pub(super) fn in_flight(&self) -> usize {
-        self.here().count()
+        self.in_flight.iter().filter(|one| one.url == self.url).count()
     }
 
     /// Whether an attempt is under way, or not recorded yet, at an endpoint that it had before.

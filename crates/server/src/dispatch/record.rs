@@ -141,7 +141,7 @@ impl Dispatcher {
     async fn is_given_up(&self, event: &EventRow, schedule: &Schedule, sign: Sign, now: UnixMillis) -> bool {
         let is_late = event.due_at.is_some_and(|due_at| is_overdue(due_at, schedule.whole_ms(), now));
         let is_unanswered = sign == Sign::Bad && !event.by_hand;
-        is_unanswered && is_late && self.pass_state.lock().await.lineup.is_away(event.application)
+        is_unanswered && is_late && self.pass_state.lock().await.lineup.is_away(event.application, now)
     }
 
     /// What becomes of an event that is sent again by hand, in vain. Where its attempt was to try an endpoint whose breaker is open, or at which what was

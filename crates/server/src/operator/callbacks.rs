@@ -97,7 +97,7 @@ pub struct CallbacksAnswer {
     pub schedule: Vec<String>,
     /// Whether this node delivers for the application, and so knows what follows. Another one does where it is false, and all that follows is null.
     pub breaker_known: bool,
-    /// `closed`: attempts go. `open`: none goes before `breaker_until`. `half_open`: one may go, or is under way, and how it ends decides.
+    /// `closed`: attempts go. `open`: none goes before `breaker_until`, but for what is long due where nobody is there. `half_open`: one may go, or is under way, and how it ends decides.
     pub breaker: Option<&'static str>,
     /// When the endpoint is tried again; null unless the breaker is open.
     pub breaker_until: Option<String>,
@@ -201,7 +201,7 @@ pub async fn show(State(desk): State<Arc<Desk>>, Named(client_id): Named<String>
 pub struct FailingEndpoint {
     /// The application.
     pub client_id: String,
-    /// `closed`: attempts go. `open`: none goes before `breaker_until`. `half_open`: one may go, or is under way, and how it ends decides.
+    /// `closed`: attempts go. `open`: none goes before `breaker_until`, but for what is long due where nobody is there. `half_open`: one may go, or is under way, and how it ends decides.
     pub breaker: &'static str,
     /// When the endpoint is tried again; null unless the breaker is open.
     pub breaker_until: Option<String>,

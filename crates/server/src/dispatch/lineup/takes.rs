@@ -50,7 +50,7 @@ impl Lineup {
     }
 
     /// Whether an endpoint has been left alone for long, and nobody was there whenever it was tried.
-    pub(in crate::dispatch) fn is_away(&self, application: ApplicationNo) -> bool {
-        self.places.get(&application).is_some_and(|place| place.health.is_away())
+    pub(in crate::dispatch) fn is_away(&self, application: ApplicationNo, now: UnixMillis) -> bool {
+        self.places.get(&application).is_some_and(|place| place.health.is_away(now))
     }
 }

@@ -63,7 +63,7 @@ impl Place {
     /// Where what has been due longest stands, by kind, if that is overdue, and how soon another one may follow. What is sent again by hand has no end of
     /// its own.
     fn next_overdue(&self, now: UnixMillis) -> Option<([usize; 2], i64)> {
-        let whole_ms = self.whole_ms.filter(|_| self.health.is_away())?;
+        let whole_ms = self.whole_ms.filter(|_| self.health.is_away(now))?;
         let places = self.kinds.iter().enumerate().flat_map(|(kind, of)| {
             let due = of.ready.iter().enumerate().filter(|(_, event)| !event.by_hand);
             due.filter_map(move |(at, event)| Some((event.due_at?, [kind, at])))
@@ -74,17 +74,18 @@ impl Place {
     }
 
     /// Whether an attempt goes for having been overdue. That nobody answers it says nothing new of its endpoint, and nothing of one that is back meanwhile.
+    /// Whoever answers that there is too much to do is there, and rests as long as before.
     pub(in crate::dispatch) fn goes_overdue(&self, event: EventNo) -> bool {
         self.in_flight.iter().any(|one| one.event == event && one.is_overdue)
     }
 
     /// How many of these are under way.
     fn goes_beside(&self) -> usize {
-        self.in_flight.iter().filter(|one| one.is_overdue && one.url == self.url).count()
+        self.in_flight() - self.tries()
     }
 
     /// How many attempts are under way that say how the endpoint is.
     pub(super) fn tries(&self) -> usize {
-        self.in_flight() - self.goes_beside()
+        self.here().count()
     }
 }

@@ -66,6 +66,33 @@ async fn what_has_been_due_for_as_long_as_its_schedule_takes_dies_of_one_more_at
 }
 
 #[tokio::test]
+async fn one_who_answers_that_there_is_too_much_to_do_is_there() {
+    let (bench, endpoint, events) = written(Reply::Reset).await;
+    bench.passes(2_100, 10).await;
+    let early = async || {
+        let states = bench.states(&events).await;
+        states.into_iter().filter(|(state, attempts)| *state == DeliveryState::Dead && *attempts < 6).count()
+    };
+    let before = early().await;
+    assert!((1..EVENTS / 2).contains(&before), "nobody was there: {before}");
+    endpoint.answer_with(Reply::Status(503));
+    bench.passes(600, 10).await;
+    assert_eq!(early().await, before);
+}
+
+#[tokio::test]
+async fn what_is_overdue_by_a_clock_that_went_ahead_keeps_its_schedule_also_where_nobody_was_there_before() {
+    let (bench, _endpoint, events) = written(Reply::Reset).await;
+    bench.passes(2_100, 10).await;
+    let before = count(&bench.states(&events).await, DeliveryState::Dead);
+    bench.clock.advance_ms(WHOLE_S * 4_000);
+    bench.passes(600, 10).await;
+    let states = bench.states(&events).await;
+    let last = states.iter().filter(|(state, attempts)| *state == DeliveryState::Dead && *attempts == 6).count();
+    assert_eq!(count(&states, DeliveryState::Dead) - last, before, "{states:?}");
+}
+
+#[tokio::test]
 async fn what_is_overdue_keeps_its_schedule_where_the_service_was_away_itself_or_somebody_answers() {
     for reply in [Reply::Reset, Reply::Status(503), Reply::Fail] {
         let (bench, _endpoint, events) = written(reply).await;
