@@ -189,14 +189,18 @@ fn two_that_are_overdue_hang_at_once_beside_one_that_tries_and_one_that_is_answe
     let at = later(AWAY_MS + 14_000);
     let breaker = |bench: &Bench| bench.lineup.view(ApplicationNo(101), at).expect("is known").breaker;
     assert_eq!(breaker(&bench), BreakerState::HalfOpen, "one tries it");
-    let tries =
-        *begun.iter().find(|no| bench.lineup.places[&ApplicationNo(101)].goes_overdue(EventNo(**no))).expect("one");
-    bench.land(tries, Sign::Bad, Some(later(AWAY_MS * 10)), at);
+    let place = &bench.lineup.places[&ApplicationNo(101)];
+    let beside: Vec<i64> = begun.iter().copied().filter(|no| place.goes_overdue(EventNo(*no))).collect();
+    let [one, other] = beside[..] else { panic!("two of {begun:?}") };
+    bench.land(one, Sign::Bad, Some(later(AWAY_MS * 10)), at);
     assert_eq!(breaker(&bench), BreakerState::HalfOpen, "and that one decides");
     assert!(bench.lineup.is_away(ApplicationNo(101), at));
     let begun = bench.begun(at);
-    let [answered] = begun[..] else { panic!("another one: {begun:?}") };
-    bench.land(answered, Sign::Good, None, at);
+    let [third] = begun[..] else { panic!("another one: {begun:?}") };
+    bench.land(third, Sign::Ill, Some(later(AWAY_MS * 10)), at);
+    assert_eq!(breaker(&bench), BreakerState::HalfOpen, "it rests as long as before");
+    assert!(!bench.lineup.is_away(ApplicationNo(101), at), "somebody has too much to do");
+    bench.land(other, Sign::Good, None, at);
     assert_eq!(bench.lineup.open_endpoints(), 0, "somebody is there");
 }
 
