@@ -41,6 +41,7 @@ pub mod hints;
 pub mod idempotency;
 pub mod identity;
 mod late_changes;
+mod long_pages;
 pub mod master_key;
 pub mod nodes;
 pub mod noted_tolerance;
@@ -176,7 +177,7 @@ impl App {
             leaving: AtomicBool::new(false),
             walks: audit_chain::Walks::default(),
             long_bodies: byte_quotas::ByteQuotas::default(),
-            long_pages: pull::long_pages(),
+            long_pages: long_pages::places(),
             exports: evidence::exports(),
         }
     }

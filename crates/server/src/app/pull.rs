@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use countersign_domain::ids::TenantNo;
 use countersign_store::Store as _;
 use countersign_store::contract::{ApplicationRow, EventRow};
 
 use super::App;
-use super::concurrency_limit::{ConcurrencyLimit, ConcurrencyPermit};
+use super::concurrency_limit::ConcurrencyPermit;
 use super::error::AppError;
+use super::long_pages::with_room;
 use super::turns::{TurnKey, read_in_turn};
 
 /// A page of an application's own events.
@@ -20,42 +20,6 @@ pub struct Pulled {
     pub next: i64,
     /// Of a page that is long, until it is read.
     pub place: Option<Box<ConcurrencyPermit>>,
-}
-
-/// A page is long where what it holds comes to more, in bytes.
-const LONG_BYTES: usize = 64 * 1024;
-/// So many long pages stay in memory at once until their callers have read them, and so many of an institution with its sub-accounts, or of a plain merchant; the
-/// longest are somewhat over 1 MiB.
-const LONG_PAGES_MAX: usize = 128;
-const LONG_PAGES_EACH: usize = 16;
-
-/// The places of long pages.
-pub fn long_pages() -> ConcurrencyLimit {
-    ConcurrencyLimit::new(LONG_PAGES_EACH, LONG_PAGES_MAX, "long pages")
-}
-
-/// A place for the page, if the page is long. Where no place is free the page is cut to a length that needs none. The page keeps at least one of its
-/// items, so that a client that reads on comes to the end.
-pub(super) fn with_room<T>(
-    app: &App,
-    of: TenantNo,
-    page: &mut Vec<T>,
-    bytes_of: impl Fn(&T) -> usize,
-) -> Option<Box<ConcurrencyPermit>> {
-    let mut bytes = 0;
-    let is_short = |item: &&T| {
-        bytes += bytes_of(item);
-        bytes <= LONG_BYTES
-    };
-    let short = page.iter().take_while(is_short).count();
-    if short == page.len() {
-        return None;
-    }
-    let place = app.long_pages.take(&of.0.to_string()).ok().map(Box::new);
-    if place.is_none() {
-        page.truncate(short.max(1));
-    }
-    place
 }
 
 const CROWDED: &str = "other pulls of this application are being read; ask for one after the other";

@@ -10,6 +10,7 @@
 //!   are repeated, however few it may have by now: an event that was never tried does not wait for one that hangs again.
 //! - **Errors of one event.** A 500 never opens the breaker: a handler that breaks at some orders gets the others without a pause.
 //! - **A single event** is left to its schedule alone.
+//! - **An endpoint that is away** was tried for half an hour, and nobody was there: what has waited for as long as its whole schedule takes ends there.
 //! - **What is sent again by hand** and fails counts for nothing here. After as many outages in a row as open the breaker what tries the endpoint in vain
 //!   is tried again, and another one follows each minute only: each event has one attempt in it, and an endpoint that is down would use all of them up.
 //!   Another one, since it may be certain events alone that it does not answer.

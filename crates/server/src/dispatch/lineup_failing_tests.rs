@@ -113,6 +113,19 @@ fn day() -> impl Iterator<Item = EventRow> {
     (1..=OVERDUE).map(|no| EventRow { attempts: i64::from(no == 1), ..own(no, no - WHOLE_MS) })
 }
 
+/// An endpoint that is away, and what is overdue there.
+fn away(most: usize) -> Bench {
+    let mut bench = Bench::new(64, most);
+    fails(&mut bench, Sign::Bad);
+    bench.emit_all(day());
+    bench
+}
+
+/// What begins within so many seconds, and hangs.
+fn hangs(bench: &mut Bench, seconds: i64) -> Vec<i64> {
+    (AWAY_MS..AWAY_MS + seconds * 1_000).step_by(100).flat_map(|ms| bench.begun(later(ms))).collect()
+}
+
 /// What begins in these seconds, each of which fails at once.
 fn went(bench: &mut Bench, seconds: RangeInclusive<i64>, sign: Sign) -> Vec<(i64, i64)> {
     let mut went = Vec::new();
@@ -130,9 +143,7 @@ fn went(bench: &mut Bench, seconds: RangeInclusive<i64>, sign: Sign) -> Vec<(i64
 
 #[test]
 fn what_is_overdue_goes_to_an_endpoint_that_is_away_one_a_second_and_nothing_else_does() {
-    let mut bench = Bench::new(64, 8);
-    fails(&mut bench, Sign::Bad);
-    bench.emit_all(day());
+    let mut bench = away(8);
     let went = went(&mut bench, 1..=60, Sign::Bad);
     let overdue = |no: &i64| *no <= OVERDUE;
     assert_eq!(went.iter().filter(|(_, no)| overdue(no)).count(), 40, "all of them: {went:?}");
@@ -177,13 +188,8 @@ fn what_is_overdue_keeps_its_schedule_where_somebody_is_there_or_was_not_there_f
 
 #[test]
 fn two_that_are_overdue_hang_at_once_beside_one_that_tries_and_one_that_is_answered_ends_the_rest() {
-    let mut bench = Bench::new(64, 8);
-    fails(&mut bench, Sign::Bad);
-    bench.emit_all(day());
-    let mut begun = Vec::new();
-    for ms in (AWAY_MS..AWAY_MS + 14_000).step_by(100) {
-        begun.extend(bench.begun(later(ms)));
-    }
+    let mut bench = away(8);
+    let begun = hangs(&mut bench, 14);
     let overdue: Vec<i64> = begun.iter().copied().filter(|no| *no <= OVERDUE).collect();
     assert!(begun.len() == 3 && overdue.len() >= 2, "{begun:?}");
     let at = later(AWAY_MS + 14_000);
@@ -208,8 +214,8 @@ fn two_that_are_overdue_hang_at_once_beside_one_that_tries_and_one_that_is_answe
 fn an_endpoint_is_away_behind_half_an_hour_however_often_it_is_tried_and_no_longer_behind_a_jump_of_the_clock() {
     let mut bench = Bench::new(64, 8);
     fails(&mut bench, Sign::Bad);
-    let away = |bench: &Bench, ms| bench.lineup.is_away(ApplicationNo(101), later(ms));
-    assert!(away(&bench, AWAY_MS) && !away(&bench, AWAY_MS + 4 * WHOLE_MS) && !away(&bench, -WHOLE_MS));
+    let is_away = |bench: &Bench, ms| bench.lineup.is_away(ApplicationNo(101), later(ms));
+    assert!(is_away(&bench, AWAY_MS) && !is_away(&bench, AWAY_MS + 4 * WHOLE_MS) && !is_away(&bench, -WHOLE_MS));
     let mut bench = Bench::new(64, 8);
     bench.emit_all((61..=84).map(|no| own(no, 0)));
     let mut away_at = None;
@@ -217,23 +223,17 @@ fn an_endpoint_is_away_behind_half_an_hour_however_often_it_is_tried_and_no_long
         for no in bench.begun(later(ms)) {
             bench.land(no, Sign::Bad, Some(later(ms)), later(ms));
         }
-        away_at = away_at.or(away(&bench, ms).then_some(ms));
+        away_at = away_at.or(is_away(&bench, ms).then_some(ms));
     }
     assert!(away_at.is_some_and(|ms| (1_990_000..2_100_000).contains(&ms)), "{away_at:?}");
     bench.emit_all(day());
     let overdue = went(&mut bench, 1..=1, Sign::Ill);
-    assert!(!overdue.is_empty() && !away(&bench, AWAY_MS + 1_000), "somebody is there: {overdue:?}");
+    assert!(!overdue.is_empty() && !is_away(&bench, AWAY_MS + 1_000), "somebody is there: {overdue:?}");
 }
 
 #[test]
 fn what_is_overdue_takes_no_more_than_an_endpoint_may_have_at_once() {
-    let mut bench = Bench::new(64, 1);
-    fails(&mut bench, Sign::Bad);
-    bench.emit_all(day());
-    let mut begun = Vec::new();
-    for ms in (AWAY_MS..AWAY_MS + 60_000).step_by(100) {
-        begun.extend(bench.begun(later(ms)));
-    }
+    let begun = hangs(&mut away(1), 60);
     assert_eq!(begun.len(), 1, "{begun:?}");
 }
 

@@ -226,11 +226,10 @@ impl Place {
         self.firsts = if repeats { 0 } else { self.firsts.saturating_add(1) };
         self.has_looked = false;
         self.tried_newest = is_failing && if repeats { self.tried_newest } else { tries_newest };
-        let (event_no, by_hand) = (event.no, event.by_hand);
         self.in_flight.push(UnderWay {
-            event: event_no,
+            event: event.no,
             began: now,
-            by_hand,
+            by_hand: event.by_hand,
             is_repeat: repeats,
             is_overdue: false,
             url: self.url,

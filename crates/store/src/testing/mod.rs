@@ -256,13 +256,6 @@ impl Database {
         holder
     }
 
-    /// Who holds one order closes it, and lets it go.
-    pub async fn close_order(holder: Client, id: PrepayId) {
-        let closed = "status = 'CLOSED', revision = revision + 1";
-        let close = format!("UPDATE payment_order SET {closed} WHERE order_no = {}; COMMIT", id.number());
-        holder.batch_execute(&close).await.expect("is closed");
-    }
-
     /// The same of the end of a move that has begun.
     pub async fn hold_move(&self) -> Client {
         let holder = self.client().await;
@@ -288,6 +281,13 @@ impl Database {
     pub async fn close_orders(holder: Client) {
         let close = "UPDATE payment_order SET status = 'CLOSED', revision = revision + 1; COMMIT";
         holder.batch_execute(close).await.expect("are closed");
+    }
+
+    /// Who holds one order closes it, and lets it go.
+    pub async fn close_order(holder: Client, id: PrepayId) {
+        let closed = "status = 'CLOSED', revision = revision + 1";
+        let close = format!("UPDATE payment_order SET {closed} WHERE order_no = {}; COMMIT", id.number());
+        holder.batch_execute(&close).await.expect("is closed");
     }
 
     /// Holds quotes, as a commit on its way does, until what is given is dropped.

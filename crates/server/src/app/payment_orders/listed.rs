@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::app::concurrency_limit::ConcurrencyPermit;
 use crate::app::error::AppError;
 use crate::app::late_changes::LOOKS_MAX;
-use crate::app::pull::with_room;
+use crate::app::long_pages::with_room;
 use crate::app::turns::{TurnKey, read_in_turn};
 
 /// A page of a merchant's orders.
@@ -28,7 +28,7 @@ pub struct Listed {
 }
 
 /// Orders that are looked at for a page of one status. Less than of an operator's list: a merchant's program may ask as often as its rate allows.
-pub const LOOKED_MAX: u32 = 1_000;
+const LOOKED_MAX: u32 = 1_000;
 
 const CROWDED: &str = "other lists of this application are being read; ask for one after the other";
 

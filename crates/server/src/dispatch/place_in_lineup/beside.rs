@@ -46,12 +46,11 @@ impl Place {
             return Considered::Rests(until.map_or(next, |until| until.min(next)));
         }
         let Some(event) = self.kinds[kind].ready.remove(at) else { return waits };
-        let (is_repeat, by_hand) = (kind > 0, event.by_hand);
         self.in_flight.push(UnderWay {
             event: event.no,
             began: now,
-            by_hand,
-            is_repeat,
+            by_hand: event.by_hand,
+            is_repeat: kind > 0,
             is_overdue: true,
             url: self.url,
         });
