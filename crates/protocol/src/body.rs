@@ -89,6 +89,11 @@ impl<'a> Fields<'a> {
         self.0.iter().map(|(name, _)| name.as_ref()).find(|name| !known.contains(name))
     }
 
+    /// Whether the field is there with a value other than `null`.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.value(name).is_some()
+    }
+
     /// Whether the field is there, be it `null`.
     pub fn has(&self, name: &str) -> bool {
         self.raw(name).is_some()

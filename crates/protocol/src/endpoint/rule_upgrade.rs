@@ -43,10 +43,10 @@ impl Request {
         Self { sub_merchant_id, r_markup, f_markup: Decimal::ZERO, effective_date, due_date: None }
     }
 
-    /// Reads a body. One that carries `config_id` is refused: the sub-account says which rule is meant.
+    /// Reads a body. One that carries a `config_id` is refused: the sub-account says which rule is meant. As `null` it carries none.
     pub fn parse(body: &[u8]) -> Result<Self, RequestRefused> {
         let fields = Fields::parse(body)?;
-        if fields.has("config_id") {
+        if fields.is_given("config_id") {
             let why = "is not accepted; name the sub-account in sub_merchant_id instead";
             return Err(RequestRefused::of_field(Code::ConfigIdNotAccepted, "config_id", why));
         }
