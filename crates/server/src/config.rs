@@ -191,6 +191,8 @@ pub struct Retention {
     pub attempt_bytes: Life,
     /// Events that are over.
     pub events: Life,
+    /// Events that are held.
+    pub held_events: Life,
 }
 
 /// Bounds on what one connection may ask.
@@ -270,10 +272,13 @@ pub fn environment() -> Result<BTreeMap<String, String>, ConfigRefused> {
 }
 
 impl Config {
-    /// How long things are kept. A repeated call that emitted an event is answered by the event, which stays as long as the call's key.
+    /// How long things are kept. A repeated call that emitted an event is answered by the event, which stays as long as the call's key. An event that is
+    /// held is kept no shorter than one that is over.
     pub fn lives(&self) -> Lives {
-        let Retention { attempt_bytes, events } = self.retention;
-        Lives { attempt_bytes: attempt_bytes.0, events: events.0.map(|life| life.max(self.idempotency_life.0)) }
+        let Retention { attempt_bytes, events, held_events } = self.retention;
+        let events = events.0.map(|life| life.max(self.idempotency_life.0));
+        let held_events = events.zip(held_events.0).map(|(events, held)| held.max(events));
+        Lives { attempt_bytes: attempt_bytes.0, events, held_events }
     }
 
     /// Lays defaults, file, environment and flags over each other, and checks the whole, but for what is asked of listeners.

@@ -70,8 +70,38 @@ pub struct OldBytes {
     pub bytes: i64,
 }
 
-/// An application's first events, as far as they are over and older than was asked for. The last event of an application is never among them,
-/// so that whoever pulls can be told which is the oldest.
+/// Before when events were made that are too old to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooOld {
+    /// Those that are delivered, dead or held. None that is younger goes, whatever became of it.
+    pub made_before: UnixMillis,
+    /// Those that are held were made before, and no attempt at them began since. None of them goes that is sent again by hand, and none while its
+    /// application has a note that its deliveries are to be turned: it may be about to go out.
+    pub held_before: UnixMillis,
+}
+
+/// What one [`crate::Write::ForgetEvents`] forgot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forgotten {
+    /// How many events.
+    pub events: usize,
+    /// How many of them were held: no attempt had delivered them.
+    pub held: usize,
+}
+
+impl Forgotten {
+    /// Nothing.
+    pub const NONE: Self = Self { events: 0, held: 0 };
+}
+
+impl std::ops::AddAssign for Forgotten {
+    fn add_assign(&mut self, more: Self) {
+        (self.events, self.held) = (self.events + more.events, self.held + more.held);
+    }
+}
+
+/// An application's first events, as far as they are too old. The last event of an application is never among them, so that whoever pulls can be told
+/// which is the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldEvents {
     /// The tenant of the application.
@@ -80,6 +110,8 @@ pub struct OldEvents {
     pub application: ApplicationNo,
     /// How many events.
     pub events: i64,
+    /// How many of them are held: no attempt has delivered them.
+    pub held: i64,
     /// How many attempts were made at them.
     pub attempts: i64,
     /// How large their data and bodies are, in bytes.
@@ -103,7 +135,7 @@ pub trait OldRows {
         &self,
         asker: Asker,
         of: (TenantNo, ApplicationNo),
-        created_before: UnixMillis,
+        old: TooOld,
         page: Cursor,
     ) -> impl Future<Output = Result<OldStretch<i64>, StoreError>> + Send;
 }
@@ -129,6 +161,8 @@ impl BytesPlace {
 pub struct OldStretch<P> {
     /// How many rows.
     pub rows: i64,
+    /// How many of them are events that are held.
+    pub held: i64,
     /// How many attempts they are, or were made at them.
     pub attempts: i64,
     /// How large they are, in bytes.
@@ -148,6 +182,7 @@ pub(crate) fn stretch_of_bytes(of: &[(BytesPlace, i64)]) -> OldStretch<BytesPlac
     let rows = i64::try_from(of.len()).unwrap_or(i64::MAX);
     OldStretch {
         rows,
+        held: 0,
         attempts: rows,
         bytes: of.iter().map(|(_, size)| size).sum(),
         last: of.last().map(|(place, _)| *place),
@@ -157,5 +192,11 @@ pub(crate) fn stretch_of_bytes(of: &[(BytesPlace, i64)]) -> OldStretch<BytesPlac
 /// A stretch of events as a row of either dialect has it.
 pub(crate) fn stretch_of_events<R: Columns>(row: &R) -> Result<OldStretch<i64>, StoreError> {
     let mut f = Fields::new(row, "event", 0, 0);
-    Ok(OldStretch { rows: f.count(0)?, attempts: f.count(0)?, bytes: f.count(0)?, last: f.opt_int()? })
+    Ok(OldStretch {
+        rows: f.count(0)?,
+        held: f.count(0)?,
+        attempts: f.count(0)?,
+        bytes: f.count(0)?,
+        last: f.opt_int()?,
+    })
 }

@@ -11,7 +11,7 @@ use countersign_domain::payment_order::PrepayId;
 use countersign_domain::rules::RuleVersion;
 use countersign_domain::time::UnixMillis;
 
-use crate::attempt_log::AttemptBytes;
+use crate::attempt_log::{AttemptBytes, Forgotten, TooOld};
 pub use crate::attempt_log::{BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX};
 pub use crate::conflict::{Conflict, Key};
 use crate::contract::{
@@ -208,16 +208,15 @@ pub enum Write {
         begun_before: UnixMillis,
     },
     /// Forgets the first events of an application by `seq`, with all that belongs to the events: at most [`EVENTS_FORGOTTEN_MAX`], and only up to the
-    /// first event that has to stay. An event has to stay that is neither delivered nor dead, that was written at or after the instant, or that a
-    /// running redelivery has yet to come to. The application's last event stays too. Counters go on. Where somebody else changes one of the events,
-    /// no event is forgotten. Guard: none.
+    /// first event that has to stay. An event has to stay that is pending, that is not [`TooOld`], or that a running redelivery has yet to come to. The
+    /// application's last event stays too. Counters go on. Where somebody else changes one of the events, no event is forgotten. Guard: none.
     ForgetEvents {
         /// Tenant of the application.
         tenant: TenantNo,
         /// Whose.
         application: ApplicationNo,
-        /// The instant.
-        created_before: UnixMillis,
+        /// Which.
+        old: TooOld,
     },
     /// Remembers the answer to an `Idempotency-Key`. Guard: scope and key are new, or were used last so long ago that that has ended.
     RememberAnswer(Box<NewAnswer>),
@@ -449,6 +448,13 @@ pub struct Committed {
     pub events: Vec<EventNumbers>,
     /// How many answers its [`Write::ForgetAnswers`] forgot: fewer than [`ANSWERS_FORGOTTEN_MAX`] where none is left that is so old.
     pub answers_forgotten: usize,
+    /// What its [`Write::ForgetEvents`] forgot together.
+    pub events_forgotten: Forgotten,
+}
+
+impl Committed {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self { events: Vec::new(), answers_forgotten: 0, events_forgotten: Forgotten::NONE };
 }
 
 /// Numbers that only the store can give to an event.

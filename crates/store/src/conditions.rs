@@ -22,7 +22,27 @@ macro_rules! is_not_awaited {
     };
 }
 
+/// Whether an event `e` with its delivery `d` is too old to be kept ([`crate::attempt_log::TooOld`]), by the places of its two instants.
+macro_rules! is_too_old {
+    ($made_before:literal, $held_before:literal) => {
+        concat!(
+            "coalesce(e.created_at < ",
+            $made_before,
+            " AND (d.state IN ('delivered', 'dead') OR d.state = 'held' AND e.created_at < ",
+            $held_before,
+            " AND NOT d.by_hand
+             AND NOT EXISTS (SELECT 1 FROM delivery_turn t WHERE t.tenant_no = e.tenant_no AND t.application_no = e.application_no)
+             AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.tenant_no = e.tenant_no AND a.event_no = e.event_no AND a.at >= ",
+            $held_before,
+            ")) AND ",
+            $crate::conditions::is_not_awaited!(),
+            ", false)"
+        )
+    };
+}
+
 pub(crate) use is_not_awaited;
+pub(crate) use is_too_old;
 
 /// A condition on an event `e` with its delivery `d`: whether it stands so. What is open goes by its application, as it is now. It is one that
 /// could hold of no delivery, too: else the outer join would be taken for an inner one, and a plan could begin with all deliveries.

@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::sync::broadcast;
 
 pub use crate::asker::Asker;
-use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
+use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents, TooOld};
 use crate::backlog::Backlogs;
 use crate::batch::{Batch, Committed, Conflict};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
@@ -366,12 +366,12 @@ pub trait Store: ConvertStore + PaymentOrders + PaidOrders + Backlogs + Send + S
         page: Cursor<TenantNo>,
     ) -> impl Future<Output = Result<Vec<OldBytes>, StoreError>> + Send;
 
-    /// How many events, written before an instant, [`crate::Write::ForgetEvents`] would forget of the next applications that have had any, looked
+    /// How many events [`crate::Write::ForgetEvents`] would forget of the next applications that have had any, looked
     /// for among the first `most` and one more of each. An application of which none would go is among them: a page says how far the look came.
     fn old_events(
         &self,
         asker: Asker,
-        created_before: UnixMillis,
+        old: TooOld,
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,
     ) -> impl Future<Output = Result<Vec<OldEvents>, StoreError>> + Send;

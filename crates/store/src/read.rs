@@ -441,6 +441,7 @@ pub(crate) fn old_events<R: Columns>(row: &R) -> Result<OldEvents, StoreError> {
         tenant: TenantNo(f.int()?),
         application: ApplicationNo(f.int()?),
         events: f.count(0)?,
+        held: f.count(0)?,
         attempts: f.count(0)?,
         bytes: f.count(0)?,
     })

@@ -65,7 +65,7 @@ impl Config {
         json!(settings).to_string()
     }
 
-    fn values_of_all_nodes(&self) -> [(&'static str, Value); 29] {
+    fn values_of_all_nodes(&self) -> [(&'static str, Value); 30] {
         let zone = self.rule_zone();
         let ports: BTreeSet<u16> = self.callback_ports.iter().copied().chain([PORT_ALWAYS]).collect();
         [
@@ -98,6 +98,7 @@ impl Config {
             ("limits.head_timeout", period(self.limits.head_timeout)),
             ("retention.attempt_bytes", life(self.retention.attempt_bytes)),
             ("retention.events", life(self.retention.events)),
+            ("retention.held_events", life(self.retention.held_events)),
         ]
     }
 }
@@ -191,6 +192,7 @@ mod tests {
             ("limits.head_timeout", "31s"),
             ("retention.attempt_bytes", "29d"),
             ("retention.events", "off"),
+            ("retention.held_events", "401d"),
         ] {
             assert_eq!(differ(&shipped, &with(name, value)), [name]);
             changed.insert(name);

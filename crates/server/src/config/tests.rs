@@ -386,3 +386,18 @@ fn an_event_is_kept_as_long_as_the_key_of_the_call_that_emitted_it() {
         assert_eq!(config.lives().events, hours.map(|hours| Duration::from_secs(3_600 * hours)), "{settings}");
     }
 }
+
+#[test]
+fn an_event_that_is_held_is_kept_no_shorter_than_one_that_is_over() {
+    for (settings, days) in [
+        ("", Some(400)),
+        ("retention.held_events = \"500d\"", Some(500)),
+        ("retention.held_events = \"30d\"", Some(400)),
+        ("retention.events = \"20d\"\nretention.held_events = \"30d\"", Some(30)),
+        ("retention.held_events = \"off\"", None),
+        ("retention.events = \"off\"\nretention.held_events = \"30d\"", None),
+    ] {
+        let config = load(settings, &[], &[]).expect("is taken");
+        assert_eq!(config.lives().held_events, days.map(|days| Duration::from_secs(86_400 * days)), "{settings}");
+    }
+}

@@ -175,7 +175,7 @@ fn of_identities() -> Vec<Ruled> {
         ("VerifyRequest", "limit", AtLeast(1)),
         ("Health", "status", Words(vec!["up", "ready"])),
         ("Health", "delivery", Words(vec!["held"])),
-        ("Retained", "kind", Words(vec!["attempt_bytes", "events", "attempts"])),
+        ("Retained", "kind", Words(vec!["attempt_bytes", "events", "held_events", "attempts"])),
         ("FeeRule", "status", Words(RuleState::ALL.map(RuleState::name).to_vec())),
     ]
 }

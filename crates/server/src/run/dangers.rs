@@ -228,7 +228,7 @@ mod tests {
 
     /// Settings that are refused where they would be unsafe, that say only where something is or belong to the data, that are looked at
     /// elsewhere (the key, the database, the proxy, certificates), or that are shipped as loose as they can be.
-    const HARMLESS: [&str; 38] = [
+    const HARMLESS: [&str; 39] = [
         "data",
         "database_url",
         "database_ca_file",
@@ -268,6 +268,7 @@ mod tests {
         "limits.stop_delay",
         "retention.attempt_bytes",
         "retention.events",
+        "retention.held_events",
     ];
 
     fn set(pairs: &[(&str, &str)]) -> Config {

@@ -11,7 +11,7 @@ use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
-use crate::attempt_log::{AttemptBytes, BytesPlace, OldBytes, OldEvents, OldRows, OldStretch};
+use crate::attempt_log::{AttemptBytes, BytesPlace, OldBytes, OldEvents, OldRows, OldStretch, TooOld};
 use crate::backlog::{Backlog, Backlogs, DeadRow, NodeBacklog, WithDead};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
@@ -183,10 +183,10 @@ impl OldRows for AnyStore {
         &self,
         asker: Asker,
         of: (TenantNo, ApplicationNo),
-        created_before: UnixMillis,
+        old: TooOld,
         page: Cursor,
     ) -> Result<OldStretch<i64>, StoreError> {
-        either!(self, s => s.old_events_of(asker, of, created_before, page).await)
+        either!(self, s => s.old_events_of(asker, of, old, page).await)
     }
 }
 
@@ -373,11 +373,11 @@ impl Store for AnyStore {
     async fn old_events(
         &self,
         asker: Asker,
-        created_before: UnixMillis,
+        old: TooOld,
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,
     ) -> Result<Vec<OldEvents>, StoreError> {
-        either!(self, s => s.old_events(asker, created_before, most, page).await)
+        either!(self, s => s.old_events(asker, old, most, page).await)
     }
 
     async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {

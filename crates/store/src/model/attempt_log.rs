@@ -9,8 +9,8 @@ use countersign_domain::time::UnixMillis;
 use super::state::State;
 use super::{ModelStore, page};
 use crate::attempt_log::{
-    AttemptBytes, BYTES_FORGOTTEN_MAX, BytesPlace, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents, OldRows, OldStretch,
-    stretch_of_bytes,
+    AttemptBytes, BYTES_FORGOTTEN_MAX, BytesPlace, EVENTS_FORGOTTEN_MAX, Forgotten, OldBytes, OldEvents, OldRows,
+    OldStretch, TooOld, stretch_of_bytes,
 };
 use crate::batch::Write;
 use crate::contract::{Asker, AttemptRow, Cursor, EventRow, StoreError};
@@ -23,11 +23,8 @@ fn at_most(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-const fn is_over(state: DeliveryState) -> bool {
-    match state {
-        DeliveryState::Delivered | DeliveryState::Dead => true,
-        DeliveryState::Pending | DeliveryState::Held => false,
-    }
+const fn is_held(event: &EventRow) -> bool {
+    matches!(event.state, DeliveryState::Held)
 }
 
 impl OldRows for ModelStore {
@@ -51,13 +48,14 @@ impl OldRows for ModelStore {
         &self,
         _asker: Asker,
         of: (TenantNo, ApplicationNo),
-        created_before: UnixMillis,
+        old: TooOld,
         cursor: Cursor,
     ) -> Result<OldStretch<i64>, StoreError> {
         let state = self.state();
-        let old = state.events_before(of, created_before, cursor.after, at_most(cursor.limit));
+        let old = state.too_old(of, old, cursor.after, at_most(cursor.limit));
         Ok(OldStretch {
             rows: small(old.len()),
+            held: small(old.iter().filter(|e| is_held(e)).count()),
             attempts: old.iter().map(|e| e.attempts).sum(),
             bytes: small(old.iter().map(|e| e.body.len() + e.data.len()).sum()),
             last: old.last().map(|e| e.seq),
@@ -85,13 +83,14 @@ impl State {
     }
 
     /// One of the writes that forget attempts or events by age.
-    pub(super) fn forget(&mut self, write: &Write) {
+    pub(super) fn forget(&mut self, write: &Write) -> Forgotten {
         if let Write::ForgetBytes { tenant, begun_before } = write {
             self.forget_bytes(*tenant, *begun_before);
         }
-        if let Write::ForgetEvents { tenant, application, created_before } = write {
-            self.forget_events(*tenant, *application, *created_before);
+        if let Write::ForgetEvents { tenant, application, old } = write {
+            return self.forget_events(*tenant, *application, *old);
         }
+        Forgotten::NONE
     }
 
     fn forget_bytes(&mut self, tenant: TenantNo, before: UnixMillis) {
@@ -100,12 +99,11 @@ impl State {
         }
     }
 
-    /// The first events of an application that may go, of the first `most`.
     /// Of the events behind a `seq`, the first `most` that go by age: up to the first that stays, and never the last of all.
-    fn events_before(
+    fn too_old(
         &self,
         of: (TenantNo, ApplicationNo),
-        before: UnixMillis,
+        TooOld { made_before, held_before }: TooOld,
         after: Option<i64>,
         most: usize,
     ) -> Vec<&EventRow> {
@@ -120,18 +118,32 @@ impl State {
             .values()
             .filter(|r| (r.sought.tenant, r.sought.application) == of && r.ended_at.is_none());
         let reached = running.map(|r| r.cursor_seq).min().unwrap_or(i64::MAX);
-        let goes = |e: &&EventRow| is_over(e.state) && e.created_at < before && e.seq <= reached;
+        let is_turning = self.turning.contains_key(&of);
+        let goes = |e: &&EventRow| {
+            let by_state = match e.state {
+                DeliveryState::Delivered | DeliveryState::Dead => true,
+                DeliveryState::Held => {
+                    let attempts = self.attempts.get(&e.no).into_iter().flatten();
+                    let last = attempts.map(|a| a.at).max().max(Some(e.created_at));
+                    last < Some(held_before) && !e.by_hand && !is_turning
+                }
+                DeliveryState::Pending => false,
+            };
+            by_state && e.created_at < made_before && e.seq <= reached
+        };
         own.into_iter().take_while(goes).collect()
     }
 
-    fn forget_events(&mut self, tenant: TenantNo, application: ApplicationNo, before: UnixMillis) {
-        let old = self.events_before((tenant, application), before, None, EVENTS_FORGOTTEN_MAX);
+    fn forget_events(&mut self, tenant: TenantNo, application: ApplicationNo, old: TooOld) -> Forgotten {
+        let old = self.too_old((tenant, application), old, None, EVENTS_FORGOTTEN_MAX);
+        let forgotten = Forgotten { events: old.len(), held: old.iter().filter(|e| is_held(e)).count() };
         for event in old.iter().map(|e| e.no).collect::<Vec<_>>() {
             self.events.remove(&event);
             self.attempts.remove(&event);
             self.redelivered.remove(&event);
             self.bytes.retain(|(of, _), _| *of != event);
         }
+        forgotten
     }
 
     pub(super) fn old_bytes(&self, before: UnixMillis, most: u32, cursor: &Cursor<TenantNo>) -> Vec<OldBytes> {
@@ -149,18 +161,19 @@ impl State {
 
     pub(super) fn old_events(
         &self,
-        before: UnixMillis,
+        too_old: TooOld,
         most: u32,
         cursor: &Cursor<(TenantNo, ApplicationNo)>,
     ) -> Vec<OldEvents> {
         let most = at_most(most);
         let all: BTreeSet<_> = self.events.values().map(|e| (e.tenant, e.application)).collect();
         let of = |(tenant, application)| {
-            let old = self.events_before((tenant, application), before, None, most);
+            let old = self.too_old((tenant, application), too_old, None, most);
             OldEvents {
                 tenant,
                 application,
                 events: small(old.len()),
+                held: small(old.iter().filter(|e| is_held(e)).count()),
                 attempts: old.iter().map(|e| e.attempts).sum(),
                 bytes: small(old.iter().map(|e| e.body.len() + e.data.len()).sum()),
             }

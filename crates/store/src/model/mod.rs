@@ -26,7 +26,7 @@ use countersign_domain::rules::{RuleHead, RuleVersion};
 use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
-use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
+use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents, TooOld};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
@@ -375,11 +375,11 @@ impl Store for ModelStore {
     async fn old_events(
         &self,
         _asker: Asker,
-        created_before: UnixMillis,
+        old: TooOld,
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,
     ) -> Result<Vec<OldEvents>, StoreError> {
-        Ok(self.state().old_events(created_before, most, &page))
+        Ok(self.state().old_events(old, most, &page))
     }
 
     async fn events(&self, filter: EventFilter, cursor: Cursor, looked_max: u32) -> Result<EventPage, StoreError> {

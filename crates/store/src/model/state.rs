@@ -176,7 +176,7 @@ impl State {
                 Ok(())
             }
             Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => {
-                self.forget(write);
+                committed.events_forgotten += self.forget(write);
                 Ok(())
             }
             Write::Turn { tenant, application, due_at } => {

@@ -140,7 +140,7 @@ impl<'a> Alone<'a> {
             nonces,
             chain,
             claims: Vec::new(),
-            committed: Committed { events: Vec::new(), answers_forgotten: 0 },
+            committed: Committed::NONE,
             touched: Vec::new(),
             touches_at_once: false,
         }
@@ -229,11 +229,9 @@ impl<'a> Alone<'a> {
             Write::Redelivery(write) => redelivery::write(self.session, write).await,
             Write::RememberAnswer(row) => self.remember(row).await,
             Write::ForgetAnswers { kept_before } => self.forget_answers(*kept_before).await,
-            Write::ForgetBytes { tenant, begun_before } => {
-                attempt_log::forget_bytes(self.session, *tenant, *begun_before).await
-            }
-            Write::ForgetEvents { tenant, application, created_before } => {
-                attempt_log::forget_events(self.session, *tenant, *application, *created_before).await
+            Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => {
+                self.committed.events_forgotten += attempt_log::forget(self.session, write).await?;
+                Ok(())
             }
             Write::PutSetting { name, value } => self.run(Sql::SettingPut, &[name, value]).await.map(|_| ()),
             Write::MoveSetting { name, from, to } => self.move_setting(name, from.as_deref(), to).await,

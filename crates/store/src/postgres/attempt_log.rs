@@ -12,8 +12,10 @@ use super::session::{Params, Session};
 use super::statements::Sql;
 use crate::asker::Asker;
 use crate::attempt_log::{
-    self, AttemptBytes, BYTES_FORGOTTEN_MAX, BytesPlace, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents, OldRows, OldStretch,
+    self, AttemptBytes, BYTES_FORGOTTEN_MAX, BytesPlace, EVENTS_FORGOTTEN_MAX, Forgotten, OldBytes, OldEvents, OldRows,
+    OldStretch, TooOld,
 };
+use crate::batch::Write;
 use crate::contract::{Cursor, StoreError};
 
 impl OldRows for PostgresStore {
@@ -35,13 +37,13 @@ impl OldRows for PostgresStore {
         &self,
         asker: Asker,
         (tenant, application): (TenantNo, ApplicationNo),
-        created_before: UnixMillis,
+        TooOld { made_before, held_before }: TooOld,
         page: Cursor,
     ) -> Result<OldStretch<i64>, StoreError> {
         let (after, looked_at) = (page.after.unwrap_or(i64::MIN), i64::from(page.limit).saturating_add(1));
-        let of: Params<'_> = &[&created_before.0, &looked_at, &tenant.0, &application.0, &after];
+        let of: Params<'_> = &[&made_before.0, &looked_at, &tenant.0, &application.0, &after, &held_before.0];
         let found = one(self.lists(asker), Sql::OldEventsOf, of, attempt_log::stretch_of_events).await?;
-        Ok(found.unwrap_or(OldStretch { rows: 0, attempts: 0, bytes: 0, last: None }))
+        Ok(found.unwrap_or(OldStretch { rows: 0, held: 0, attempts: 0, bytes: 0, last: None }))
     }
 }
 
@@ -76,18 +78,30 @@ pub(super) async fn old_bytes(
 
 pub(super) async fn old_events(
     from: &Readers,
-    created_before: UnixMillis,
+    TooOld { made_before, held_before }: TooOld,
     most: u32,
     page: &Cursor<(TenantNo, ApplicationNo)>,
 ) -> Found<Vec<OldEvents>> {
     let (tenant, application) = page.after.map_or((i64::MIN, i64::MIN), |(tenant, of)| (tenant.0, of.0));
     let looked_at = i64::from(most).saturating_add(1);
-    let params: Params<'_> = &[&created_before.0, &looked_at, &tenant, &application, &i64::from(page.limit)];
+    let limit = i64::from(page.limit);
+    let params: Params<'_> = &[&made_before.0, &looked_at, &tenant, &application, &limit, &held_before.0];
     many(from, Sql::OldEvents, params, rows::old_events).await
 }
 
+/// Either of the two writes that forget here; how many events.
+pub(super) async fn forget(on: &Session, write: &Write) -> Result<Forgotten, Stop> {
+    if let Write::ForgetBytes { tenant, begun_before } = write {
+        forget_bytes(on, *tenant, *begun_before).await?;
+    }
+    if let Write::ForgetEvents { tenant, application, old } = write {
+        return forget_events(on, *tenant, *application, *old).await;
+    }
+    Ok(Forgotten::NONE)
+}
+
 /// What others forget at this moment is left to them.
-pub(super) async fn forget_bytes(on: &Session, tenant: TenantNo, begun_before: UnixMillis) -> Result<(), Stop> {
+async fn forget_bytes(on: &Session, tenant: TenantNo, begun_before: UnixMillis) -> Result<(), Stop> {
     let most = i64::try_from(BYTES_FORGOTTEN_MAX).unwrap_or(i64::MAX);
     on.run(Sql::BytesForget, &[&tenant.0, &begun_before.0, &most]).await?;
     Ok(())
@@ -95,41 +109,46 @@ pub(super) async fn forget_bytes(on: &Session, tenant: TenantNo, begun_before: U
 
 /// All that may go is locked first, and goes only if all of it still is as it was seen: what is left of an application's events has no gap,
 /// also where two nodes forget at once and one of them is broken off.
-pub(super) async fn forget_events(
+async fn forget_events(
     on: &Session,
     tenant: TenantNo,
     application: ApplicationNo,
-    created_before: UnixMillis,
-) -> Result<(), Stop> {
-    let events = may_go(on, tenant, application, created_before).await?;
+    old: TooOld,
+) -> Result<Forgotten, Stop> {
+    let events = may_go(on, tenant, application, old).await?;
     if events.is_empty() {
-        return Ok(());
+        return Ok(Forgotten::NONE);
     }
-    let still = on.run(Sql::DeliveriesOverLock, &[&tenant.0, &events]).await?;
+    let still = on.run(Sql::DeliveriesGoLock, &[&tenant.0, &events]).await?;
     if still.len() != events.len() {
-        return Ok(());
+        return Ok(Forgotten::NONE);
     }
-    // While it waited, a redelivery may have begun that has yet to come to them. From here to the commit none begins.
+    // While it waited, what was held may have become what is about to go out, and a redelivery may have begun that has yet to come to them. From here to
+    // the commit nobody leaves a note that the application's deliveries are to be turned, and no redelivery begins.
+    on.run(Sql::ApplicationsGuard, &[&vec![application.0]]).await?;
     on.run(Sql::RedeliveryTurn, &[&application.0]).await?;
-    if !may_go(on, tenant, application, created_before).await?.starts_with(&events) {
-        return Ok(());
+    if !may_go(on, tenant, application, old).await?.starts_with(&events) {
+        return Ok(Forgotten::NONE);
     }
     for part in [Sql::EventsBytesDelete, Sql::EventsAttemptsDelete, Sql::EventsDeliveriesDelete, Sql::EventsDelete] {
         on.run(part, &[&tenant.0, &events]).await?;
     }
-    Ok(())
+    let held = |row: &tokio_postgres::Row| Fields::new(row, "delivery", 1, 0).flag().map(usize::from);
+    let held = still.iter().map(held).sum::<Found<usize>>()?;
+    Ok(Forgotten { events: events.len(), held })
 }
 
-/// The first events of an application that are old and over, and that no redelivery awaits.
+/// The first events of an application that are too old, and that no redelivery awaits.
 async fn may_go(
     on: &Session,
     tenant: TenantNo,
     application: ApplicationNo,
-    created_before: UnixMillis,
+    TooOld { made_before, held_before }: TooOld,
 ) -> Result<Vec<i64>, Stop> {
     // One more than may go: whatever goes has another behind it.
     let looked_at = i64::try_from(EVENTS_FORGOTTEN_MAX).unwrap_or(i64::MAX).saturating_add(1);
-    let found = on.run(Sql::EventsOldest, &[&tenant.0, &application.0, &created_before.0, &looked_at]).await?;
+    let of: Params<'_> = &[&tenant.0, &application.0, &made_before.0, &looked_at, &held_before.0];
+    let found = on.run(Sql::EventsOldest, of).await?;
     let read = |row: &tokio_postgres::Row| {
         let mut f = Fields::new(row, "event", 0, 0);
         Ok((f.int()?, f.flag()?))
@@ -150,7 +169,7 @@ mod tests {
         let client = session.client();
         let looks = [("old", OLD, "1000001, 0, 0, 9"), ("old_of", OLD_OF, "1000001, 1, 1, 0")];
         for (name, text, of) in looks {
-            client.batch_execute(&format!("PREPARE {name} AS {text}; EXECUTE {name}(1, {of})")).await.expect("runs");
+            client.batch_execute(&format!("PREPARE {name} AS {text}; EXECUTE {name}(1, {of}, 1)")).await.expect("runs");
         }
         for step in [MANY, "ANALYZE event, delivery, event_counter"] {
             client.batch_execute(step).await.expect("is done");
@@ -158,7 +177,9 @@ mod tests {
             for ((name, _, of), created_before, looked_at) in
                 looks.iter().flat_map(|look| [(look, 0, 1), (look, 31, 11)])
             {
-                let asked = format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE {name}({created_before}, {of})");
+                let asked = format!(
+                    "EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE {name}({created_before}, {of}, {created_before})"
+                );
                 let plan = lines(client, &asked).await;
                 let rows = |line: &String| {
                     let (_, rows) = line.split_once(" on event e")?.1.split_once("actual rows=")?;

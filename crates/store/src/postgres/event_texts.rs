@@ -1,6 +1,6 @@
 //! Texts of the lists of events for operators, to which what is asked for is added, and of what is old enough to be freed.
 
-use crate::conditions::{goes_out, is_not_awaited};
+use crate::conditions::{goes_out, is_too_old};
 
 macro_rules! listed {
     ($from:literal) => {
@@ -23,9 +23,9 @@ pub(super) const EVENTS_DEAD: &str = listed!(
 macro_rules! first_events {
     () => {
         concat!(
-            "(SELECT e.seq, coalesce(e.created_at < $1 AND d.state IN ('delivered', 'dead') AND ",
-            is_not_awaited!(),
-            ", false) AS goes FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+            "(SELECT e.seq, ",
+            is_too_old!("$1", "$6"),
+            " AS goes FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
               WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no ORDER BY e.seq LIMIT $2)"
         )
     };
@@ -34,13 +34,13 @@ macro_rules! first_events {
 // Of the first events of each application, those before the first one that stays; the last one that is looked at stays in any case. The look
 // ends at the first one that stays, and sizes are read of those before it alone.
 pub(super) const OLD: &str = concat!(
-    "SELECT c.tenant_no, c.application_no, x.events, x.attempts, x.bytes FROM event_counter c CROSS JOIN LATERAL (
+    "SELECT c.tenant_no, c.application_no, x.events, x.held, x.attempts, x.bytes FROM event_counter c CROSS JOIN LATERAL (
      SELECT coalesce((SELECT w.seq FROM ",
     first_events!(),
     " w WHERE NOT w.goes ORDER BY w.seq LIMIT 1), (SELECT max(w.seq) FROM ",
     first_events!(),
     " w)) AS seq OFFSET 0) stays CROSS JOIN LATERAL (
-     SELECT count(*) AS events, coalesce(sum(d.attempts), 0)::bigint AS attempts,
+     SELECT count(*) AS events, count(*) FILTER (WHERE d.state = 'held') AS held, coalesce(sum(d.attempts), 0)::bigint AS attempts,
      coalesce(sum(octet_length(e.body) + octet_length(e.data)), 0)::bigint AS bytes
      FROM event e JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
      WHERE e.tenant_no = c.tenant_no AND e.application_no = c.application_no AND e.seq < stays.seq) x
@@ -51,9 +51,9 @@ pub(super) const OLD: &str = concat!(
 macro_rules! next_events {
     () => {
         concat!(
-            "(SELECT e.seq, coalesce(e.created_at < $1 AND d.state IN ('delivered', 'dead') AND ",
-            is_not_awaited!(),
-            ", false) AS goes FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
+            "(SELECT e.seq, ",
+            is_too_old!("$1", "$6"),
+            " AS goes FROM event e LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
               WHERE e.tenant_no = $3 AND e.application_no = $4 AND e.seq > $5 ORDER BY e.seq LIMIT $2)"
         )
     };
@@ -61,14 +61,14 @@ macro_rules! next_events {
 
 // The limit on a delivery keeps a plan from gathering all of the tenant.
 pub(super) const OLD_OF: &str = concat!(
-    "SELECT x.events, x.attempts, x.bytes, x.last FROM (SELECT coalesce((SELECT w.seq FROM ",
+    "SELECT x.events, x.held, x.attempts, x.bytes, x.last FROM (SELECT coalesce((SELECT w.seq FROM ",
     next_events!(),
     " w WHERE NOT w.goes ORDER BY w.seq LIMIT 1), (SELECT max(w.seq) FROM ",
     next_events!(),
     " w)) AS seq OFFSET 0) stays CROSS JOIN LATERAL (
-     SELECT count(*) AS events, coalesce(sum(d.attempts), 0)::bigint AS attempts,
+     SELECT count(*) AS events, count(*) FILTER (WHERE d.state = 'held') AS held, coalesce(sum(d.attempts), 0)::bigint AS attempts,
      coalesce(sum(octet_length(e.body) + octet_length(e.data)), 0)::bigint AS bytes, max(e.seq) AS last
-     FROM event e CROSS JOIN LATERAL (SELECT attempts FROM delivery WHERE tenant_no = e.tenant_no AND event_no = e.event_no LIMIT 1) d
+     FROM event e CROSS JOIN LATERAL (SELECT attempts, state FROM delivery WHERE tenant_no = e.tenant_no AND event_no = e.event_no LIMIT 1) d
      WHERE e.tenant_no = $3 AND e.application_no = $4 AND e.seq > $5 AND e.seq < stays.seq) x"
 );
 

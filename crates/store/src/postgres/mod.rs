@@ -77,7 +77,7 @@ use tokio::sync::{Mutex as FairMutex, broadcast};
 use tokio::task::AbortHandle;
 
 use crate::asker::Asker;
-use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
+use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents, TooOld};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::contract::{
@@ -348,11 +348,11 @@ impl Store for PostgresStore {
     async fn old_events(
         &self,
         asker: Asker,
-        created_before: UnixMillis,
+        old: TooOld,
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,
     ) -> Found<Vec<OldEvents>> {
-        attempt_log::old_events(self.lists(asker), created_before, most, &page).await
+        attempt_log::old_events(self.lists(asker), old, most, &page).await
     }
 
     async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Found<EventPage> {

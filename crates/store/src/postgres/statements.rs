@@ -12,7 +12,7 @@ use super::heartbeat_texts as heartbeats;
 use super::identity_texts as identity;
 use super::payment_sql as payment;
 use super::redelivery_texts as redelivery;
-use crate::conditions::is_not_awaited;
+use crate::conditions::is_too_old;
 
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
@@ -359,12 +359,12 @@ statements! {
     BytesForget: "DELETE FROM attempt_bytes WHERE $1 = tenant_no + 0 AND ctid = ANY(ARRAY(SELECT o.ctid FROM attempt_bytes o
                   WHERE o.tenant_no = $1 AND o.at < $2 ORDER BY o.at LIMIT $3 FOR UPDATE SKIP LOCKED))";
     EventsOldest: concat!(
-        "SELECT e.event_no, coalesce(e.created_at < $3 AND d.state IN ('delivered', 'dead') AND ", is_not_awaited!(), ", false) FROM event e
+        "SELECT e.event_no, ", is_too_old!("$3", "$5"), " FROM event e
          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
          WHERE e.tenant_no = $1 AND e.application_no = $2 ORDER BY e.seq LIMIT $4"
     );
-    DeliveriesOverLock: "SELECT event_no FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])
-                         AND state IN ('delivered', 'dead') ORDER BY event_no FOR UPDATE";
+    DeliveriesGoLock: "SELECT event_no, state = 'held' FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])
+                       AND state IN ('delivered', 'dead', 'held') ORDER BY event_no FOR UPDATE";
     // The limit as in `version_of`: each by its whole key.
     EventsBytesDelete: "DELETE FROM attempt_bytes WHERE $1 = tenant_no + 0 AND ctid = ANY(ARRAY(SELECT o.ctid FROM attempt a
                         CROSS JOIN LATERAL (SELECT b.ctid FROM attempt_bytes b WHERE b.tenant_no = a.tenant_no AND b.at = a.at

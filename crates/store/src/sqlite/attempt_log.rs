@@ -11,10 +11,11 @@ use super::rows::{self, Fields};
 use super::statements::{Kept, Sql};
 use crate::asker::Asker;
 use crate::attempt_log::{
-    self, AttemptBytes, BYTES_FORGOTTEN_MAX, BytesPlace, EVENTS_FORGOTTEN_MAX, OldBytes, OldEvents, OldRows, OldStretch,
+    self, AttemptBytes, BYTES_FORGOTTEN_MAX, BytesPlace, EVENTS_FORGOTTEN_MAX, Forgotten, OldBytes, OldEvents, OldRows,
+    OldStretch, TooOld,
 };
 use crate::batch::Write;
-use crate::conditions::is_not_awaited;
+use crate::conditions::is_too_old;
 use crate::contract::{AttemptRow, Cursor, StoreError};
 
 impl OldRows for SqliteStore {
@@ -32,10 +33,10 @@ impl OldRows for SqliteStore {
         &self,
         asker: Asker,
         of: (TenantNo, ApplicationNo),
-        created_before: UnixMillis,
+        old: TooOld,
         page: Cursor,
     ) -> Result<OldStretch<i64>, StoreError> {
-        self.readers.away(asker, move |conn| old_events_of(conn, of, created_before, &page)).await
+        self.readers.away(asker, move |conn| old_events_of(conn, of, old, &page)).await
     }
 }
 
@@ -86,15 +87,15 @@ pub(super) fn insert_attempt(
     Ok(())
 }
 
-/// Either of the two writes that forget here.
-pub(super) fn forget(kept: &mut Kept<'_>, write: &Write) -> rusqlite::Result<()> {
+/// Either of the two writes that forget here; how many events.
+pub(super) fn forget(kept: &mut Kept<'_>, write: &Write) -> rusqlite::Result<Forgotten> {
     if let Write::ForgetBytes { tenant, begun_before } = write {
         forget_bytes(kept, *tenant, *begun_before)?;
     }
-    if let Write::ForgetEvents { tenant, application, created_before } = write {
-        forget_events(kept, *tenant, *application, *created_before)?;
+    if let Write::ForgetEvents { tenant, application, old } = write {
+        return forget_events(kept, *tenant, *application, *old);
     }
-    Ok(())
+    Ok(Forgotten::NONE)
 }
 
 fn forget_bytes(kept: &mut Kept<'_>, tenant: TenantNo, begun_before: UnixMillis) -> rusqlite::Result<()> {
@@ -107,22 +108,24 @@ fn forget_events(
     kept: &mut Kept<'_>,
     tenant: TenantNo,
     application: ApplicationNo,
-    created_before: UnixMillis,
-) -> rusqlite::Result<()> {
+    TooOld { made_before, held_before }: TooOld,
+) -> rusqlite::Result<Forgotten> {
     // One more than may go: whatever goes has another behind it.
     let looked_at = i64::try_from(EVENTS_FORGOTTEN_MAX).unwrap_or(i64::MAX).saturating_add(1);
-    let of = [tenant.0, application.0, created_before.0, looked_at];
-    let mut first: Vec<(i64, Option<bool>)> = kept
+    let of = [tenant.0, application.0, made_before.0, looked_at, held_before.0];
+    let mut first: Vec<(i64, bool, Option<bool>)> = kept
         .get(Sql::EventsOldest)?
-        .query_map(of, |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map(of, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
         .collect::<rusqlite::Result<_>>()?;
     first.pop();
-    for (event, _) in first.into_iter().take_while(|(_, goes)| *goes == Some(true)) {
+    let mut forgotten = Forgotten::NONE;
+    for (event, _, is_held) in first.into_iter().take_while(|(_, goes, _)| *goes) {
         for part in [Sql::EventBytesDelete, Sql::EventAttemptsDelete, Sql::EventDeliveryDelete, Sql::EventDelete] {
             kept.run(part, [event])?;
         }
+        forgotten += Forgotten { events: 1, held: usize::from(is_held == Some(true)) };
     }
-    Ok(())
+    Ok(forgotten)
 }
 
 pub(super) fn attempt_bytes(
@@ -169,7 +172,7 @@ const WITH_EVENTS: &str =
 
 pub(super) fn old_events(
     conn: &Connection,
-    created_before: UnixMillis,
+    too_old: TooOld,
     most: u32,
     page: &Cursor<(TenantNo, ApplicationNo)>,
 ) -> Found<Vec<OldEvents>> {
@@ -179,35 +182,44 @@ pub(super) fn old_events(
         Ok((TenantNo(f.int()?), ApplicationNo(f.int()?)))
     })?;
     let old = |of: (TenantNo, ApplicationNo)| {
-        let old = old_events_of(conn, of, created_before, &Cursor { after: None, limit: most })?;
+        let old = old_events_of(conn, of, too_old, &Cursor { after: None, limit: most })?;
         let (tenant, application) = of;
-        Ok(OldEvents { tenant, application, events: old.rows, attempts: old.attempts, bytes: old.bytes })
+        Ok(OldEvents {
+            tenant,
+            application,
+            events: old.rows,
+            held: old.held,
+            attempts: old.attempts,
+            bytes: old.bytes,
+        })
     };
     applications.into_iter().map(old).collect()
 }
 
 /// The first events of an application, and whether each may go. Read row by row: what is behind the first that stays is not looked at.
 const FIRST_EVENTS: &str = concat!(
-    "SELECT e.seq, coalesce(e.created_at < ?3 AND d.state IN ('delivered', 'dead') AND ",
-    is_not_awaited!(),
-    ", false), d.attempts, octet_length(e.body) + octet_length(e.data) FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
+    "SELECT e.seq, ",
+    is_too_old!("?3", "?6"),
+    ", d.state = 'held', d.attempts, octet_length(e.body) + octet_length(e.data) FROM event e LEFT JOIN delivery d ON d.event_no = e.event_no
      WHERE e.application_no = ?2 AND e.tenant_no = ?1 AND e.seq > ?4 ORDER BY e.seq LIMIT ?5"
 );
 
 fn old_events_of(
     conn: &Connection,
     (tenant, application): (TenantNo, ApplicationNo),
-    created_before: UnixMillis,
+    TooOld { made_before, held_before }: TooOld,
     page: &Cursor,
 ) -> Found<OldStretch<i64>> {
     let (after, looked_at) = (page.after.unwrap_or(i64::MIN), i64::from(page.limit).saturating_add(1));
+    let of = [tenant.0, application.0, made_before.0, after, looked_at, held_before.0];
     let mut statement = conn.prepare_cached(FIRST_EVENTS).map_err(fault)?;
-    let mut rows = statement.query([tenant.0, application.0, created_before.0, after, looked_at]).map_err(fault)?;
-    let mut old = OldStretch { rows: 0, attempts: 0, bytes: 0, last: None };
-    let mut before: Option<(i64, i64, i64)> = None;
+    let mut rows = statement.query(of).map_err(fault)?;
+    let mut old = OldStretch { rows: 0, held: 0, attempts: 0, bytes: 0, last: None };
+    let mut before: Option<(i64, bool, i64, i64)> = None;
     while let Some(row) = rows.next().map_err(fault)? {
         // Whatever goes has another behind it.
-        if let Some((seq, attempts, bytes)) = before.take() {
+        if let Some((seq, is_held, attempts, bytes)) = before.take() {
+            old.held += i64::from(is_held);
             (old.rows, old.attempts, old.bytes) = (old.rows + 1, old.attempts + attempts, old.bytes + bytes);
             old.last = Some(seq);
         }
@@ -216,7 +228,7 @@ fn old_events_of(
         if !goes {
             break;
         }
-        before = Some((seq, f.int()?, f.int()?));
+        before = Some((seq, f.flag()?, f.int()?, f.int()?));
     }
     Ok(old)
 }
@@ -242,6 +254,10 @@ pub(super) mod tests {
     use super::super::{open::connect, schema};
     use super::*;
 
+    const fn too_old(before: i64) -> TooOld {
+        TooOld { made_before: UnixMillis(before), held_before: UnixMillis(before) }
+    }
+
     /// An application with 5,000 events, all delivered, a millisecond apart.
     pub(in super::super) const MANY: &str = "
         INSERT INTO merchant (tenant_no, merchant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
@@ -262,7 +278,7 @@ pub(super) mod tests {
         // Of each look the steps of SQLite's machine, which take no time of their own.
         let look = |before, most| {
             let page = Cursor { after: None, limit: most };
-            let old = old_events_of(&conn, (TenantNo(1), ApplicationNo(1)), UnixMillis(before), &page).expect("reads");
+            let old = old_events_of(&conn, (TenantNo(1), ApplicationNo(1)), too_old(before), &page).expect("reads");
             let steps = conn.prepare_cached(FIRST_EVENTS).expect("is kept").reset_status(StatementStatus::VmStep);
             (old.rows, old.attempts, old.bytes, steps)
         };
@@ -286,7 +302,7 @@ pub(super) mod tests {
                     INSERT INTO event_counter (tenant_no, application_no, seq) SELECT n % 7, n, 1 FROM o";
         let steps = || {
             let page = Cursor { after: Some((TenantNo(50 % 7), ApplicationNo(50))), limit: 3 };
-            let found = old_events(&conn, UnixMillis(1), 1, &page).expect("reads");
+            let found = old_events(&conn, too_old(1), 1, &page).expect("reads");
             assert_eq!(found.iter().map(|old| old.application.0).collect::<Vec<_>>(), [51, 52, 53]);
             conn.prepare_cached(WITH_EVENTS).expect("is kept").reset_status(StatementStatus::VmStep)
         };

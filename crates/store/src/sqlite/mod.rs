@@ -54,7 +54,7 @@ use countersign_domain::time::UnixMillis;
 use tokio::sync::broadcast;
 
 use crate::asker::Asker;
-use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents};
+use crate::attempt_log::{AttemptBytes, OldBytes, OldEvents, TooOld};
 use crate::batch::{Batch, Committed};
 use crate::chain::{ChainHead, ChainKey, ChainLine, ChainPlace};
 use crate::check::well_formed;
@@ -400,11 +400,11 @@ impl Store for SqliteStore {
     async fn old_events(
         &self,
         asker: Asker,
-        created_before: UnixMillis,
+        old: TooOld,
         most: u32,
         page: Cursor<(TenantNo, ApplicationNo)>,
     ) -> Found<Vec<OldEvents>> {
-        self.readers.away(asker, move |conn| attempt_log::old_events(conn, created_before, most, &page)).await
+        self.readers.away(asker, move |conn| attempt_log::old_events(conn, old, most, &page)).await
     }
 
     async fn events(&self, filter: EventFilter, page: Cursor, looked_max: u32) -> Found<EventPage> {

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, PrepFlags, Statement};
 
-use crate::conditions::is_not_awaited;
+use crate::conditions::is_too_old;
 
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
@@ -191,7 +191,7 @@ statements! {
     BytesForget: "DELETE FROM attempt_bytes WHERE rowid IN (SELECT rowid FROM attempt_bytes
                   WHERE tenant_no = ?1 AND at < ?2 ORDER BY at LIMIT ?3)";
     EventsOldest: concat!(
-        "SELECT e.event_no, e.created_at < ?3 AND d.state IN ('delivered', 'dead') AND ", is_not_awaited!(), " FROM event e
+        "SELECT e.event_no, ", is_too_old!("?3", "?5"), ", d.state = 'held' FROM event e
          LEFT JOIN delivery d ON d.event_no = e.event_no
          WHERE e.application_no = ?2 AND e.tenant_no = ?1 ORDER BY e.seq LIMIT ?4"
     );

@@ -75,7 +75,9 @@ pub(super) fn write(
             let most = i64::try_from(ANSWERS_FORGOTTEN_MAX).unwrap_or(i64::MAX);
             committed.answers_forgotten += kept.run(Sql::AnswersForget, [kept_before.0, most])?;
         }
-        Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => attempt_log::forget(kept, write)?,
+        Write::ForgetBytes { .. } | Write::ForgetEvents { .. } => {
+            committed.events_forgotten += attempt_log::forget(kept, write)?;
+        }
         Write::RecordAudit(row) => record_audit(kept, heads, row)?,
         Write::RewrapSecret { secret_id, key_id, sealed, .. } => {
             run(kept, Sql::SecretRewrap, params![secret_id, key_id, sealed])?;

@@ -13,7 +13,7 @@ use countersign_domain::money::{Amount, Currency};
 use countersign_domain::payment_order::{Content, PaymentKind, PaymentOrder, PaymentStatus, PrepayId};
 use countersign_domain::rules::{Markup, RuleVersion};
 use countersign_domain::time::UnixMillis;
-use countersign_store::attempt_log::{AttemptBytes, Phases};
+use countersign_store::attempt_log::{AttemptBytes, Phases, TooOld};
 use countersign_store::batch::{Batch, Committed, Conflict, Write};
 use countersign_store::contract::{
     ApplicationRow, AttemptRow, AuditRow, ClaimKey, CommitError, Cursor, EventRow, IdempotencyRow, MerchantKind,
@@ -102,6 +102,11 @@ pub async fn open_postgres(database: &Database, node: u8) -> PostgresStore {
 /// 2026-01-02T00:00:00Z and so many milliseconds.
 pub const fn at(ms: i64) -> UnixMillis {
     UnixMillis(1_767_312_000_000 + ms)
+}
+
+/// Events that are over and were made before an instant; those that are held stay for ever.
+pub const fn too_old(before: UnixMillis) -> TooOld {
+    TooOld { made_before: before, held_before: UnixMillis(i64::MIN) }
 }
 
 /// Who asks where that does not matter.

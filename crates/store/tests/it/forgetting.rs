@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use countersign_domain::delivery::DeliveryState;
+use countersign_store::attempt_log::{Forgotten, TooOld};
 use countersign_store::batch::{Batch, Write};
 use countersign_store::testing::Database;
 use countersign_store::{PostgresStore, Store};
@@ -19,7 +20,7 @@ async fn three_dead(store: &PostgresStore) -> Batch {
     for no in 1..=3 {
         commit(store, vec![enqueue(event(no, "a")), attempt(no, 1, DeliveryState::Dead, None)]).await;
     }
-    Batch(vec![Write::ForgetEvents { tenant: TENANT, application: APP, created_before: at(99) }])
+    Batch(vec![Write::ForgetEvents { tenant: TENANT, application: APP, old: too_old(at(99)) }])
 }
 
 /// Somebody who holds these rows.
@@ -45,6 +46,30 @@ async fn what_a_redelivery_awaits_that_begins_while_it_is_being_forgotten_stays(
     slow.batch_execute("ROLLBACK").await.expect("unlocks");
     forgets.await.expect("is done");
     assert_eq!(left(&two).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_held_stays_where_a_change_that_is_being_made_lets_it_go_out() {
+    let (database, [one, two]) = two_nodes().await;
+    for no in 1..=3 {
+        commit(&*one, vec![enqueue(event(no, "a"))]).await;
+    }
+    commit(&*one, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
+    // A change of the application that leaves its note, and is not committed yet.
+    let change = holding(&database, "application").await;
+    let note = format!("INSERT INTO delivery_turn VALUES ({}, {}, 1)", TENANT.0, APP.0);
+    change.batch_execute(&note).await.expect("is noted");
+    let old = TooOld { made_before: at(99), held_before: at(99) };
+    let forget = || Batch(vec![Write::ForgetEvents { tenant: TENANT, application: APP, old }]);
+    let mut forgets = pin!(one.commit(forget()));
+    begin(forgets.as_mut()).await;
+    waits(&database).await;
+    change.batch_execute("COMMIT").await.expect("is made");
+    assert_eq!(forgets.await.expect("is done").events_forgotten, Forgotten::NONE);
+    assert_eq!(left(&two).await, 3);
+    commit(&*two, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
+    assert_eq!(one.commit(forget()).await.expect("is done").events_forgotten, Forgotten { events: 2, held: 2 });
+    assert_eq!(left(&two).await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, MerchantNo, OrderId, SortedId, TenantNo};
 use countersign_domain::lanes::{Fence, LaneSet};
 use countersign_domain::rules::{Markup, RuleVersion};
-use countersign_store::attempt_log::OldRows as _;
+use countersign_store::attempt_log::{OldRows as _, TooOld};
 use countersign_store::batch::{Batch, Guard, Write};
 use countersign_store::contract::{
     ApplicationFilter, ApplicationRow, Asker, ClaimKey, CommitError, Cursor, EventFilter, EventRow, Portion,
@@ -163,7 +163,11 @@ fn events() -> impl Strategy<Value = Write> {
         1 => (0..2i64).prop_map(|ms| Write::ForgetAnswers { kept_before: at(ms) }),
         2 => (1..9i64, 1..9i64, 0..50i64).prop_map(|(no, behind, until)| defer(no, behind, until)),
         1 => (0..5i64).prop_map(|ms| Write::ForgetBytes { tenant: TENANT, begun_before: at(ms) }),
-        1 => (0..2i64).prop_map(|ms| Write::ForgetEvents { tenant: TENANT, application: APP, created_before: at(ms) }),
+        1 => (0..2i64, 0..2i64).prop_map(|(made, held)| Write::ForgetEvents {
+            tenant: TENANT,
+            application: APP,
+            old: TooOld { made_before: at(made), held_before: at(held) },
+        }),
         3 => (1..9i64, 0..2i64, 39..41i64, 0..50i64).prop_map(|(no, attempts, was, due)| {
             Write::SendNow { tenant: TENANT, event: EventNo(no), attempts, was_due: at(was), due_at: at(due) }
         }),
@@ -247,11 +251,14 @@ async fn lists_of_events(store: &AnyStore) -> Vec<String> {
     seen
 }
 
+/// What is old where age is looked at.
+const OLD: TooOld = TooOld { made_before: at(1), held_before: at(1) };
+
 /// What is old, of one tenant and application.
 async fn stretches(store: &AnyStore) -> Vec<String> {
     let (events, bytes) = (Cursor { after: Some(1), limit: 2 }, Cursor { after: None, limit: 2 });
     vec![
-        format!("{:?}", store.old_events_of(Asker::Operator, (TENANT, APP), at(1), events).await.expect("reads")),
+        format!("{:?}", store.old_events_of(Asker::Operator, (TENANT, APP), OLD, events).await.expect("reads")),
         format!("{:?}", store.old_bytes_of(Asker::Operator, TENANT, at(3), bytes).await.expect("reads")),
     ]
 }
@@ -277,8 +284,8 @@ pub async fn everything(store: &AnyStore) -> Vec<String> {
         ),
         format!("{:?}", store.turning(LaneSet::ALL, Cursor { after: None, limit: 9 }).await.expect("reads")),
         format!("{:?}", store.old_bytes(Asker::Operator, at(3), 9, all()).await.expect("reads")),
-        format!("{:?}", store.old_events(Asker::Operator, at(1), 9, all()).await.expect("reads")),
-        format!("{:?}", store.old_events(Asker::Operator, at(1), 2, all()).await.expect("reads")),
+        format!("{:?}", store.old_events(Asker::Operator, OLD, 9, all()).await.expect("reads")),
+        format!("{:?}", store.old_events(Asker::Operator, OLD, 2, all()).await.expect("reads")),
     ];
     seen.extend(stretches(store).await);
     seen.extend(lists_of_events(store).await);

@@ -105,7 +105,7 @@ fn batches(n: i64) -> Vec<Vec<Write>> {
             due_at: None,
         }],
         vec![Write::ForgetBytes { tenant, begun_before: at(9) }],
-        vec![Write::ForgetEvents { tenant, application: app, created_before: at(9) }],
+        vec![Write::ForgetEvents { tenant, application: app, old: too_old(at(9)) }],
         vec![
             Write::Redeliver { tenant, event: EventNo(no), attempts: 1, due_at: at(1) },
             audit_of(Some(tenant), 0, "three"),

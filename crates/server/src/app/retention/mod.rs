@@ -1,4 +1,4 @@
-//! What is freed by age: the bytes that went over the wire in attempts, and events that are over, from an application's first one on.
+//! What is freed by age: the bytes that went over the wire in attempts, and events that are over or held, from an application's first one on.
 //!
 //! Every node looks by itself, in small portions that others' changes go between. What one has freed the others do not find any more, so it
 //! costs them one look for each tenant and application. Payment evidence is never freed: the audit log, orders and their moves, fee rules.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign_domain::time::UnixMillis;
-use countersign_store::attempt_log::{BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX};
+use countersign_store::attempt_log::{BYTES_FORGOTTEN_MAX, EVENTS_FORGOTTEN_MAX, Forgotten, TooOld};
 use countersign_store::batch::{Batch, Write};
 use countersign_store::contract::{Asker, CommitError, Cursor};
 use countersign_store::{Store as _, StoreError};
@@ -42,15 +42,33 @@ pub struct Lives {
     pub attempt_bytes: Option<Duration>,
     /// An event that is over, with its delivery and attempts, from its making on.
     pub events: Option<Duration>,
+    /// An event that is held, from its making on; for ever where events are, and never for a shorter time.
+    pub held_events: Option<Duration>,
 }
 
-/// Portions that were freed.
+impl Lives {
+    /// Which bytes of attempts are too old; none: none ever is.
+    fn of_bytes(&self, now: UnixMillis) -> Option<UnixMillis> {
+        before(now, self.attempt_bytes)
+    }
+
+    /// Which events are too old; none: none ever is.
+    fn of_events(&self, now: UnixMillis) -> Option<TooOld> {
+        let made_before = before(now, self.events)?;
+        let held_before = before(now, self.held_events).unwrap_or(UnixMillis(i64::MIN));
+        Some(TooOld { made_before, held_before })
+    }
+}
+
+/// What was freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
-    /// Of bytes of attempts.
+    /// Portions of bytes of attempts.
     pub attempt_bytes: u64,
-    /// Of events.
+    /// Portions of events.
     pub events: u64,
+    /// Events among these that were held.
+    pub held: u64,
 }
 
 fn before(now: UnixMillis, life: Option<Duration>) -> Option<UnixMillis> {
@@ -67,11 +85,12 @@ pub async fn keep(app: Arc<App>, mut ended: watch::Receiver<bool>) {
         };
         match freed {
             Ok(freed) if freed == Freed::default() => {}
-            Ok(Freed { attempt_bytes, events }) => {
+            Ok(Freed { attempt_bytes, events, held }) => {
                 tracing::info!(
                     attempt_bytes,
                     events,
-                    "What was kept long enough is freed: {attempt_bytes} portions of up to {BYTES_FORGOTTEN_MAX} attempts' bytes, {events} of up to {EVENTS_FORGOTTEN_MAX} events"
+                    held,
+                    "What was kept long enough is freed: {attempt_bytes} portions of up to {BYTES_FORGOTTEN_MAX} attempts' bytes, {events} of up to {EVENTS_FORGOTTEN_MAX} events, {held} events of these held till now"
                 );
             }
             Err(error) => {
@@ -135,26 +154,36 @@ impl Failed {
 /// Frees all that is too old at `now`, portion by portion. Whoever has more has another portion once everybody has had one; of whom nothing could be freed has
 /// none before the next look.
 pub async fn free(app: &App, now: UnixMillis) -> Result<Freed, StoreError> {
-    let Lives { attempt_bytes, events } = app.policy.retention;
+    let lives = app.policy.retention;
+    let (bytes, events) = (lives.of_bytes(now), lives.of_events(now));
     let (mut freed, mut of_bytes, mut of_events) = (Freed::default(), Round::All, Round::All);
     let mut failed = Failed::default();
     for _ in 0..ROUNDS_MAX {
-        if let Some(before) = before(now, attempt_bytes) {
-            freed.attempt_bytes += round::<AttemptBytes>(app, before, &mut of_bytes, &mut failed).await;
+        if let Some(before) = bytes {
+            freed.attempt_bytes += round::<AttemptBytes>(app, before, &mut of_bytes, &mut failed).await.portions;
         }
-        if let Some(before) = before(now, events) {
-            freed.events += round::<Events>(app, before, &mut of_events, &mut failed).await;
+        if let Some(old) = events {
+            let Portions { portions, held } = round::<Events>(app, old, &mut of_events, &mut failed).await;
+            (freed.events, freed.held) = (freed.events + portions, freed.held + held);
         }
-        if (attempt_bytes.is_none() || of_bytes.is_over()) && (events.is_none() || of_events.is_over()) {
+        if (bytes.is_none() || of_bytes.is_over()) && (events.is_none() || of_events.is_over()) {
             break;
         }
     }
     failed.first.map_or(Ok(freed), Err)
 }
 
-/// A portion for each owner of the round: how many there were. What is left is the next round.
-async fn round<K: Kind>(app: &App, before: UnixMillis, next: &mut Round<K::Owner>, failed: &mut Failed) -> u64 {
-    let (mut left, mut portions) = (Vec::new(), 0);
+/// What a round freed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Portions {
+    portions: u64,
+    /// Events among them that were held.
+    held: u64,
+}
+
+/// A portion for each owner of the round. What is left is the next round.
+async fn round<K: Kind>(app: &App, age: K::Age, next: &mut Round<K::Owner>, failed: &mut Failed) -> Portions {
+    let (mut left, mut freed) = (Vec::new(), Portions::default());
     let mut asked = std::mem::replace(next, Round::Of(Vec::new()));
     let mut after = None;
     failed.in_a_row = 0;
@@ -164,46 +193,57 @@ async fn round<K: Kind>(app: &App, before: UnixMillis, next: &mut Round<K::Owner
             Round::All => {
                 let page = Cursor { after, limit: K::LOOKED_AT };
                 // Without a page nobody knows who comes behind it.
-                let page = failed.note(K::owners(&app.store, Asker::Server, before, 1, page).await).unwrap_or_default();
+                let page = failed.note(K::owners(&app.store, Asker::Server, age, 1, page).await).unwrap_or_default();
                 after = page.last().map(|last| last.owner);
                 (page.iter().filter(|old| old.rows > 0).map(|old| old.owner).collect(), page.is_empty())
             }
         };
         for owner in of {
-            let has_more = visit::<K>(app, owner, before, &mut portions).await;
+            let has_more = visit::<K>(app, owner, age, &mut freed).await;
             if failed.note(has_more) == Some(true) && left.len() < LEFT_MAX {
                 left.push(owner);
             }
             if failed.in_a_row >= FAILED_IN_A_ROW_MAX {
-                return portions;
+                return freed;
             }
         }
         if is_last {
             *next = Round::Of(left);
-            return portions;
+            return freed;
         }
     }
 }
 
-/// A portion for one owner: whether there is more.
-async fn visit<K: Kind>(
-    app: &App,
-    owner: K::Owner,
-    before: UnixMillis,
-    portions: &mut u64,
-) -> Result<bool, StoreError> {
-    *portions += u64::from(portion(app, K::forget(owner, before)).await?);
-    let more = K::stretch(&app.store, Asker::Server, owner, before, Cursor { after: None, limit: 1 }).await?;
-    Ok(more.rows > 0)
+/// A portion for one owner: whether there may be more.
+async fn visit<K: Kind>(app: &App, owner: K::Owner, age: K::Age, freed: &mut Portions) -> Result<bool, StoreError> {
+    let limit = u32::try_from(K::PORTION).unwrap_or(u32::MAX);
+    let found = K::stretch(&app.store, Asker::Server, owner, age, Cursor { after: None, limit }).await?;
+    if found.rows == 0 {
+        return Ok(false);
+    }
+    // Whose they are is to be told by a name, which goes with them.
+    let of = if found.held > 0 { K::name(&app.store, owner).await? } else { None };
+    let Some(gone) = portion(app, K::forget(owner, age)).await? else { return Ok(false) };
+    freed.portions += 1;
+    if gone.held > 0 {
+        freed.held += u64::try_from(gone.held).unwrap_or(u64::MAX);
+        let (held, client_id) = (gone.held, of.as_deref().unwrap_or_default());
+        tracing::info!(
+            client_id,
+            held,
+            "{held} events of {client_id} were held for as long as they are kept, and are freed: no attempt has delivered them"
+        );
+    }
+    Ok(found.rows >= i64::from(limit))
 }
 
-/// Whether it was freed. Whatever became of it, the next look finds what is left.
-async fn portion(app: &App, write: Write) -> Result<bool, StoreError> {
+/// Which events went with what was freed; none: nothing was freed. Whatever became of it, the next look finds what is left.
+async fn portion(app: &App, write: Write) -> Result<Option<Forgotten>, StoreError> {
     let done = app.store.commit(Batch(vec![write])).await;
     sleep(PAUSE).await;
     match done {
-        Ok(_) => Ok(true),
-        Err(CommitError::Conflict(_)) => Ok(false),
+        Ok(done) => Ok(Some(done.events_forgotten)),
+        Err(CommitError::Conflict(_)) => Ok(None),
         Err(CommitError::Unknown) => Err(StoreError::Unavailable("whether it was done is not known".to_owned())),
         Err(CommitError::Store(error)) => Err(error),
     }
@@ -213,6 +253,18 @@ async fn portion(app: &App, write: Write) -> Result<bool, StoreError> {
 mod tests {
     use super::*;
     use crate::app::fixtures::{self, Deployment};
+
+    #[test]
+    fn what_is_held_has_an_age_of_its_own_or_none() {
+        let days = |days: u64| Some(Duration::from_secs(86_400 * days));
+        let of_events = |events, held_events| {
+            let old = Lives { attempt_bytes: None, events, held_events }.of_events(UnixMillis(0))?;
+            Some([old.made_before.0, old.held_before.0])
+        };
+        assert_eq!(of_events(days(1), days(3)), Some([-86_400_000, -3 * 86_400_000]));
+        assert_eq!(of_events(days(1), None), Some([-86_400_000, i64::MIN]));
+        assert_eq!(of_events(None, None), None);
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_later_round_visits_only_those_that_had_more_than_a_portion() {
@@ -225,14 +277,16 @@ mod tests {
             let known = app.known_application(&client_id).await.expect("reads").expect("is there");
             many.get_or_insert((known.application.tenant, known.application.no));
         }
-        let (before, mut next, mut failed) = (app.clock.now().plus_ms(86_400_000), Round::All, Failed::default());
+        let before = app.clock.now().plus_ms(86_400_000);
+        let old = TooOld { made_before: before, held_before: before };
+        let (mut next, mut failed) = (Round::All, Failed::default());
         assert_eq!(
-            round::<Events>(&app, before, &mut next, &mut failed).await,
+            round::<Events>(&app, old, &mut next, &mut failed).await.portions,
             2,
             "the last one of an application stays"
         );
         assert_eq!(next, Round::Of(vec![many.expect("was made")]));
-        assert_eq!(round::<Events>(&app, before, &mut next, &mut failed).await, 1);
+        assert_eq!(round::<Events>(&app, old, &mut next, &mut failed).await.portions, 1);
         assert!(next.is_over() && failed.first.is_none());
         Deployment::close(&app);
     }

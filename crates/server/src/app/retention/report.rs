@@ -53,6 +53,7 @@ pub struct Freeable {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     rows: i64,
+    held: i64,
     attempts: i64,
     bytes: i64,
     looked: i64,
@@ -60,8 +61,9 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, rows: i64, attempts: i64, bytes: i64) {
-        (self.rows, self.attempts, self.bytes) = (self.rows + rows, self.attempts + attempts, self.bytes + bytes);
+    fn add(&mut self, [rows, held, attempts, bytes]: [i64; 4]) {
+        (self.rows, self.held) = (self.rows + rows, self.held + held);
+        (self.attempts, self.bytes) = (self.attempts + attempts, self.bytes + bytes);
         self.looked += rows;
     }
 
@@ -73,7 +75,7 @@ impl Tally {
 
     /// Behind which row counting goes on after a stretch, if it does.
     fn goes_on<P>(&mut self, stretch: OldStretch<P>, within: &Bounds) -> Option<P> {
-        self.add(stretch.rows, stretch.attempts, stretch.bytes);
+        self.add([stretch.rows, stretch.held, stretch.attempts, stretch.bytes]);
         stretch.last.filter(|_| stretch.rows >= i64::from(within.stretch) && !self.ends(within))
     }
 }
@@ -84,39 +86,41 @@ pub async fn report(app: &App) -> Result<Vec<Freeable>, AppError> {
 }
 
 async fn report_within(app: &App, within: &Bounds) -> Result<Vec<Freeable>, AppError> {
-    let Lives { attempt_bytes, events } = app.policy.retention;
+    let lives @ Lives { attempt_bytes, events, held_events } = app.policy.retention;
     let now = app.clock.now();
-    let (begun_before, created_before) = (before(now, attempt_bytes), before(now, events));
+    let (begun_before, old) = (lives.of_bytes(now), lives.of_events(now));
     let (mut of_bytes, mut of_events) = (Tally::default(), Tally::default());
     if let Some(begun_before) = begun_before {
         count::<AttemptBytes>(app, begun_before, within, &mut of_bytes).await?;
     }
-    if let Some(created_before) = created_before {
-        count::<Events>(app, created_before, within, &mut of_events).await?;
+    if let Some(old) = old {
+        count::<Events>(app, old, within, &mut of_events).await?;
     }
+    let (made_before, held_before) = (before(now, events), before(now, held_events));
     let kind = |kind, kept_for, older_than, rows, bytes, of: Tally| {
         let is_at_least = of.is_at_least;
         Freeable { kind, kept_for, older_than, rows, bytes, is_at_least }
     };
     Ok(vec![
         kind("attempt_bytes", attempt_bytes, begun_before, of_bytes.rows, Some(of_bytes.bytes), of_bytes),
-        kind("events", events, created_before, of_events.rows, Some(of_events.bytes), of_events),
-        kind("attempts", events, created_before, of_events.attempts, None, of_events),
+        kind("events", events, made_before, of_events.rows, Some(of_events.bytes), of_events),
+        kind("held_events", held_events, held_before, of_events.held, None, of_events),
+        kind("attempts", events, made_before, of_events.attempts, None, of_events),
     ])
 }
 
 /// Counts what everybody has.
-async fn count<K: Kind>(app: &App, before: UnixMillis, within: &Bounds, all: &mut Tally) -> Result<(), AppError> {
+async fn count<K: Kind>(app: &App, age: K::Age, within: &Bounds, all: &mut Tally) -> Result<(), AppError> {
     let mut after = None;
     loop {
         let page = Cursor { after, limit: within.together };
-        let page = K::owners(&app.store, Asker::Operator, before, within.few, page).await?;
+        let page = K::owners(&app.store, Asker::Operator, age, within.few, page).await?;
         for old in &page {
             all.looked += LOOK_COSTS;
             if old.rows < i64::from(within.few) {
-                all.add(old.rows, old.attempts, old.bytes);
+                all.add([old.rows, old.held, old.attempts, old.bytes]);
             } else {
-                count_of::<K>(app, old.owner, before, within, all).await?;
+                count_of::<K>(app, old.owner, age, within, all).await?;
             }
             if all.is_at_least {
                 return Ok(());
@@ -133,14 +137,14 @@ async fn count<K: Kind>(app: &App, before: UnixMillis, within: &Bounds, all: &mu
 async fn count_of<K: Kind>(
     app: &App,
     owner: K::Owner,
-    before: UnixMillis,
+    age: K::Age,
     within: &Bounds,
     all: &mut Tally,
 ) -> Result<(), AppError> {
     let mut after = None;
     loop {
         let page = Cursor { after, limit: within.stretch };
-        let stretch = K::stretch(&app.store, Asker::Operator, owner, before, page).await?;
+        let stretch = K::stretch(&app.store, Asker::Operator, owner, age, page).await?;
         after = all.goes_on(stretch, within);
         if after.is_none() {
             return Ok(());
@@ -156,7 +160,7 @@ mod tests {
     /// Rows of bytes, events and attempts, and whether each may be more.
     async fn counted(app: &App, within: Bounds) -> ([i64; 3], [bool; 3]) {
         let report = report_within(app, &within).await.expect("reads");
-        let [of_bytes, of_events, of_attempts] = &report[..] else { panic!("three kinds: {report:?}") };
+        let [of_bytes, of_events, _, of_attempts] = &report[..] else { panic!("four kinds: {report:?}") };
         let all = [of_bytes, of_events, of_attempts];
         (all.map(|kind| kind.rows), all.map(|kind| kind.is_at_least))
     }

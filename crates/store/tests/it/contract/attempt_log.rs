@@ -6,7 +6,9 @@ use std::sync::Arc;
 use countersign_domain::delivery::DeliveryState;
 use countersign_domain::ids::{ApplicationNo, EventNo, SortedId, TenantNo};
 use countersign_domain::time::UnixMillis;
-use countersign_store::attempt_log::{BytesPlace, OldBytes, OldEvents, OldRows as _, OldStretch, Phases};
+use countersign_store::attempt_log::{
+    BytesPlace, Forgotten, OldBytes, OldEvents, OldRows as _, OldStretch, Phases, TooOld,
+};
 use countersign_store::batch::{BYTES_FORGOTTEN_MAX, Batch, Conflict, EVENTS_FORGOTTEN_MAX, EventNumbers, Key, Write};
 use countersign_store::contract::{Asker, AttemptRow, Cursor, EventRow};
 use countersign_store::{AnyStore, Store};
@@ -20,7 +22,7 @@ const fn forget_bytes(ms: i64) -> Write {
 }
 
 const fn forget_events(ms: i64) -> Write {
-    Write::ForgetEvents { tenant: TENANT, application: APP, created_before: at(ms) }
+    Write::ForgetEvents { tenant: TENANT, application: APP, old: too_old(at(ms)) }
 }
 
 /// An event that was made then and is delivered by its first attempt.
@@ -40,7 +42,7 @@ async fn old_events(
     most: u32,
     page: Cursor<(TenantNo, ApplicationNo)>,
 ) -> Vec<OldEvents> {
-    let looked_at = store.old_events(Asker::Operator, before, most, page).await.expect("reads");
+    let looked_at = store.old_events(Asker::Operator, too_old(before), most, page).await.expect("reads");
     looked_at.into_iter().filter(|old| old.events > 0).collect()
 }
 
@@ -152,7 +154,9 @@ pub async fn events_are_forgotten_up_to_the_first_that_is_open_or_young(store: A
         commit(&*store, over(no, no).to_vec()).await;
     }
     let size = i64::try_from(event(1, "a").body.len() + event(1, "a").data.len()).expect("small");
-    let old = |events| [OldEvents { tenant: TENANT, application: APP, events, attempts: events, bytes: events * size }];
+    let old = |events| {
+        [OldEvents { tenant: TENANT, application: APP, events, held: 0, attempts: events, bytes: events * size }]
+    };
     assert_eq!(old_events(&store, at(1), 9, all()).await, []);
     assert_eq!(old_events(&store, at(3), 9, all()).await, old(2));
     assert_eq!(old_events(&store, at(99), 9, all()).await, old(3), "up to the one that is open");
@@ -175,11 +179,72 @@ pub async fn events_are_forgotten_up_to_the_first_that_is_open_or_young(store: A
     assert_eq!(old_events(&store, at(99), 9, all()).await, []);
 }
 
+pub async fn what_is_held_goes_by_an_age_of_its_own(store: Any) {
+    for no in 1..=3 {
+        commit(&*store, over(no, no).to_vec()).await;
+    }
+    for no in 4..=6 {
+        commit(&*store, vec![enqueue(EventRow { created_at: at(no), ..event(no, "a") })]).await;
+    }
+    let look = async |old| {
+        let page = store.old_events(Asker::Operator, old, 9, all()).await.expect("reads");
+        let of_one = store.old_events_of(Asker::Operator, (TENANT, APP), old, all()).await.expect("reads");
+        let found: Vec<_> = page.iter().map(|old| (old.events, old.held, old.attempts)).collect();
+        assert_eq!(found, [(of_one.rows, of_one.held, of_one.attempts)]);
+        found[0]
+    };
+    let old = |made, held| TooOld { made_before: at(made), held_before: at(held) };
+    let forget = |made, held| Write::ForgetEvents { tenant: TENANT, application: APP, old: old(made, held) };
+    assert_eq!(look(old(99, 99)).await, (3, 0, 3), "what is pending stays, whatever its age");
+    commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
+    assert_eq!(look(old(99, 4)).await, (3, 0, 3));
+    assert_eq!(look(old(99, 5)).await, (4, 1, 3));
+    assert_eq!(look(old(5, 99)).await, (4, 1, 3), "none that is younger than what is over goes");
+    assert_eq!(look(old(99, 99)).await, (5, 2, 3), "the last one stays");
+
+    // It may be about to go out.
+    commit(&*store, vec![Write::Turn { tenant: TENANT, application: APP, due_at: at(50) }]).await;
+    assert_eq!(look(old(99, 99)).await, (3, 0, 3));
+    let gone = commit(&*store, vec![forget(99, 99)]).await.events_forgotten;
+    assert_eq!((gone, seqs(&store).await), (Forgotten { events: 3, held: 0 }, vec![4, 5, 6]));
+    commit(&*store, vec![Write::HoldPending { tenant: TENANT, application: APP }]).await;
+    assert_eq!(look(old(99, 99)).await, (2, 2, 0), "it is turned");
+    commit(&*store, vec![forget(99, 5)]).await;
+    assert_eq!(seqs(&store).await, [5, 6]);
+    let gone = commit(&*store, vec![forget(99, 99)]).await.events_forgotten;
+    assert_eq!((gone, seqs(&store).await), (Forgotten { events: 1, held: 1 }, vec![6]));
+    assert_eq!(commit(&*store, vec![forget(99, 99)]).await.events_forgotten, Forgotten::NONE);
+    commit(&*store, vec![Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(60) }]).await;
+    let row = store.event(Asker::Operator, SortedId(6)).await.expect("reads").expect("is there").0;
+    assert_eq!((row.state, row.due_at), (DeliveryState::Pending, Some(at(60))), "what is left goes out");
+}
+
+pub async fn what_was_tried_lately_or_is_sent_again_by_hand_stays_while_it_is_held(store: Any) {
+    commit(&*store, vec![enqueue(event(1, "a"))]).await;
+    commit(&*store, vec![attempt(1, 1, DeliveryState::Pending, Some(at(60)))]).await;
+    commit(&*store, over(2, 0).into_iter().chain(over(3, 0)).collect()).await;
+    let hold = || vec![Write::HoldPending { tenant: TENANT, application: APP }];
+    let look = async |held| {
+        let old = TooOld { made_before: at(99), held_before: at(held) };
+        store.old_events_of(Asker::Operator, (TENANT, APP), old, all()).await.expect("reads").rows
+    };
+    commit(&*store, hold()).await;
+    let tried = store.event(Asker::Operator, SortedId(1)).await.expect("reads").expect("is there").1[0].at;
+    assert_eq!([look(tried.0 - at(0).0).await, look(tried.0 - at(0).0 + 1).await], [0, 2], "by its last attempt");
+    commit(&*store, vec![Write::ReleaseHeld { tenant: TENANT, application: APP, due_at: at(60) }]).await;
+    commit(&*store, vec![attempt(1, 2, DeliveryState::Dead, None)]).await;
+    assert_eq!(look(99).await, 2);
+    commit(&*store, vec![Write::Redeliver { tenant: TENANT, event: EventNo(1), attempts: 2, due_at: at(60) }]).await;
+    commit(&*store, hold()).await;
+    assert_eq!(look(99).await, 0, "somebody asked for it");
+}
+
 pub async fn a_look_for_old_events_says_how_far_it_came(store: Any) {
     commit(&*store, over(1, 0).into_iter().chain(over(2, 0)).collect()).await;
     commit(&*store, vec![enqueue(EventRow { tenant: OTHER_TENANT, application: OTHER_APP, ..event(3, "a") })]).await;
     let looked_at = async |after| {
-        let page = store.old_events(Asker::Operator, at(99), 9, Cursor { after, limit: 1 }).await.expect("reads");
+        let page =
+            store.old_events(Asker::Operator, too_old(at(99)), 9, Cursor { after, limit: 1 }).await.expect("reads");
         page.iter().map(|old| (old.tenant, old.application, old.events)).collect::<Vec<_>>()
     };
     assert_eq!(looked_at(None).await, [(TENANT, APP, 1)]);
@@ -194,9 +259,9 @@ pub async fn old_events_of_an_application_are_counted_stretch_by_stretch(store: 
     commit(&*store, vec![enqueue(EventRow { created_at: at(7), ..event(7, "a") })]).await;
     let size = i64::try_from(event(1, "a").body.len() + event(1, "a").data.len()).expect("small");
     let count = async |of, before, after, limit| {
-        store.old_events_of(Asker::Operator, of, at(before), Cursor { after, limit }).await.expect("reads")
+        store.old_events_of(Asker::Operator, of, too_old(at(before)), Cursor { after, limit }).await.expect("reads")
     };
-    let stretch = |rows, last| OldStretch { rows, attempts: rows, bytes: rows * size, last };
+    let stretch = |rows, last| OldStretch { rows, held: 0, attempts: rows, bytes: rows * size, last };
     assert_eq!(count((TENANT, APP), 99, None, 4).await, stretch(4, Some(4)));
     assert_eq!(count((TENANT, APP), 99, Some(4), 4).await, stretch(2, Some(6)), "up to the one that is open");
     assert_eq!(count((TENANT, APP), 99, Some(6), 4).await, stretch(0, None));
@@ -220,8 +285,13 @@ pub async fn old_bytes_of_a_tenant_are_counted_stretch_by_stretch(store: Any) {
         let page = Cursor { after: after.map(place), limit };
         store.old_bytes_of(Asker::Operator, tenant, at(before), page).await.expect("reads")
     };
-    let stretch =
-        |rows, last: Option<(i64, i64)>| OldStretch { rows, attempts: rows, bytes: rows * size, last: last.map(place) };
+    let stretch = |rows, last: Option<(i64, i64)>| OldStretch {
+        rows,
+        held: 0,
+        attempts: rows,
+        bytes: rows * size,
+        last: last.map(place),
+    };
     // Two began at one instant, twice.
     assert_eq!(count(TENANT, 99, None, 3).await, stretch(3, Some((1, 2))));
     assert_eq!(count(TENANT, 99, Some((1, 2)), 3).await, stretch(2, Some((1, 3))));
@@ -256,8 +326,8 @@ pub async fn numbers_go_on_after_events_were_forgotten(store: Any) {
 pub async fn nobody_forgets_another_tenants_events(store: Any) {
     commit(&*store, over(1, 0).into_iter().chain(over(2, 0)).collect()).await;
     let theirs = [
-        Write::ForgetEvents { tenant: OTHER_TENANT, application: APP, created_before: at(99) },
-        Write::ForgetEvents { tenant: OTHER_TENANT, application: OTHER_APP, created_before: at(99) },
+        Write::ForgetEvents { tenant: OTHER_TENANT, application: APP, old: too_old(at(99)) },
+        Write::ForgetEvents { tenant: OTHER_TENANT, application: OTHER_APP, old: too_old(at(99)) },
     ];
     commit(&*store, theirs.to_vec()).await;
     assert_eq!(seqs(&store).await, [1, 2]);

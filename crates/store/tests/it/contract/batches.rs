@@ -135,7 +135,7 @@ pub async fn every_pair_of_writes_of_two_tenants_is_refused(store: Any) {
             enqueue(row),
             record(tenant, attempt),
             Write::ForgetBytes { tenant, begun_before: at(1) },
-            Write::ForgetEvents { tenant, application: APP, created_before: at(1) },
+            Write::ForgetEvents { tenant, application: APP, old: too_old(at(1)) },
             Write::Turn { tenant, application: APP, due_at: at(1) },
             Write::ReleaseHeld { tenant, application: APP, due_at: at(1) },
             Write::HoldPending { tenant, application: APP },

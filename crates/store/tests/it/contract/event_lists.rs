@@ -152,7 +152,7 @@ pub async fn a_list_of_events_goes_on_behind_one_that_is_gone(store: Any) {
         page.events.iter().map(|event| event.no.0).collect()
     };
     assert_eq!(list(&own, Some(5)).await, [2, 3]);
-    commit(&*store, vec![Write::ForgetEvents { tenant: TENANT, application: APP, created_before: at(3) }]).await;
+    commit(&*store, vec![Write::ForgetEvents { tenant: TENANT, application: APP, old: too_old(at(3)) }]).await;
     assert_eq!(store.event(Asker::Operator, countersign_domain::ids::SortedId(5)).await.expect("reads"), None);
     for after in [5, 2, 3] {
         assert_eq!(list(&own, Some(after)).await, [] as [i64; 0], "what is older is gone, too");

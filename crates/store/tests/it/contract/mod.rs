@@ -151,6 +151,8 @@ contract! {
         bytes_are_forgotten_by_the_age_of_their_attempt,
         bytes_are_forgotten_in_portions,
         events_are_forgotten_up_to_the_first_that_is_open_or_young,
+        what_is_held_goes_by_an_age_of_its_own,
+        what_was_tried_lately_or_is_sent_again_by_hand_stays_while_it_is_held,
         a_look_for_old_events_says_how_far_it_came,
         old_events_of_an_application_are_counted_stretch_by_stretch,
         old_bytes_of_a_tenant_are_counted_stretch_by_stretch,

@@ -311,15 +311,19 @@ pub async fn what_a_redelivery_has_yet_to_come_to_is_not_forgotten_by_age(store:
         leave(&store, no, "a", 0, DeliveryState::Dead).await;
     }
     commit(&*store, vec![start(redelivery(7))]).await;
-    let forget = || vec![Write::ForgetEvents { tenant: TENANT, application: APP, created_before: at(99) }];
+    let forget = || vec![Write::ForgetEvents { tenant: TENANT, application: APP, old: too_old(at(99)) }];
     let left = async || {
         let events = store.events_after(TENANT, APP, 0, 9).await.expect("reads");
         events.iter().map(|event| event.no.0).collect::<Vec<_>>()
     };
     let said = async || {
         let page = Cursor { after: None, limit: 9 };
-        let of_one = store.old_events_of(Asker::Operator, (TENANT, APP), at(99), page).await.expect("reads").rows;
-        let all = store.old_events(Asker::Operator, at(99), 9, Cursor { after: None, limit: 9 }).await.expect("reads");
+        let of_one =
+            store.old_events_of(Asker::Operator, (TENANT, APP), too_old(at(99)), page).await.expect("reads").rows;
+        let all = store
+            .old_events(Asker::Operator, too_old(at(99)), 9, Cursor { after: None, limit: 9 })
+            .await
+            .expect("reads");
         assert_eq!(all.iter().find(|old| old.application == APP).map(|old| old.events), Some(of_one));
         of_one
     };

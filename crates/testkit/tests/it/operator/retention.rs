@@ -119,7 +119,7 @@ async fn what_is_old_is_told_and_then_freed_and_whoever_pulls_is_told_the_oldest
     assert_eq!(freeable(&house).await, [4, 0, 0], "asking frees nothing");
     assert_eq!(
         retention::free(&house.app, house.app.clock.now()).await.expect("frees"),
-        Freed { attempt_bytes: 1, events: 0 }
+        Freed { attempt_bytes: 1, ..Freed::default() }
     );
     assert_eq!(freeable(&house).await, [0, 0, 0]);
     let shown = attempt(&house, &ids[0], 1).await;
@@ -135,7 +135,7 @@ async fn what_is_old_is_told_and_then_freed_and_whoever_pulls_is_told_the_oldest
     assert_eq!(freeable(&house).await, [0, 3, 3], "the last event stays");
     assert_eq!(
         retention::free(&house.app, house.app.clock.now()).await.expect("frees"),
-        Freed { attempt_bytes: 0, events: 1 }
+        Freed { events: 1, ..Freed::default() }
     );
     house.get(&format!("/events/{}", ids[2])).await.refused(404, "400404", &ids[2]);
     house.get(&format!("/events/{}", ids[3])).await.ok();
@@ -146,6 +146,32 @@ async fn what_is_old_is_told_and_then_freed_and_whoever_pulls_is_told_the_oldest
     }
     let pulled = pull(&house.app, &known.application, 3, 10).await.expect("events");
     assert_eq!((pulled.events.len(), pulled.next), (1, 4));
+}
+
+#[tokio::test]
+async fn what_is_held_is_told_apart_and_freed_in_the_end() {
+    let house = House::open().await;
+    let puller = house.application("puller", None).await;
+    for _ in 0..3 {
+        emit(&house, &puller).await;
+    }
+    let told = async || {
+        let items = house.get("/retention").await.ok().json()["items"].clone();
+        let of = |kind: &str| items.as_array().and_then(|all| all.iter().find(|of| of["kind"] == kind)).cloned();
+        let [events, held] = ["events", "held_events"].map(|kind| of(kind).expect("the kind is there"));
+        assert_eq!((&held["kept_for_s"], &held["bytes"]), (&json!(400 * 86_400), &json!(null)), "{held}");
+        [events["rows"].clone(), held["rows"].clone()]
+    };
+    house.app.clock.advance_ms(400 * DAY_MS);
+    assert_eq!(told().await, [json!(0), json!(0)], "kept for 400 days");
+    assert_eq!(retention::free(&house.app, house.app.clock.now()).await.expect("looks"), Freed::default());
+    house.app.clock.advance_ms(1);
+    assert_eq!(told().await, [json!(2), json!(2)], "the last event stays");
+    let freed = retention::free(&house.app, house.app.clock.now()).await.expect("frees");
+    assert_eq!(freed, Freed { events: 1, held: 2, ..Freed::default() });
+    let known = house.app.known_application(&puller).await.expect("a store").expect("known");
+    let gone = pull(&house.app, &known.application, 0, 10).await;
+    assert!(matches!(gone, Err(AppError::EventsGone { oldest: 3 })), "{gone:?}");
 }
 
 #[tokio::test]
