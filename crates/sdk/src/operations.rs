@@ -1,8 +1,8 @@
 //! One method for each endpoint, with its name.
 
 use countersign_protocol::endpoint::{
-    convert, convert_currency, convert_order, convert_pair, convert_preview, events, order_close, order_create,
-    order_list, order_native, order_query, rule_create, rule_list, rule_query, rule_upgrade, time,
+    convert, convert_currency, convert_order, convert_order_list, convert_pair, convert_preview, events, order_close,
+    order_create, order_list, order_native, order_query, rule_create, rule_list, rule_query, rule_upgrade, time,
 };
 use serde::de::DeserializeOwned;
 
@@ -40,6 +40,15 @@ impl Client {
     /// A convert order by its number.
     pub async fn convert_order(&self, request: &convert_order::Request) -> Result<convert_order::Response, Error> {
         self.get(convert_order::PATH, &request.to_query()).await
+    }
+
+    /// A page of the merchant's convert orders, by descending order ID. Go on with `next` as `after` and the same status until it is `None`: a page may be
+    /// empty and not be the last one. Source: docs/PROTOCOL.md, "POST /v1/pay/convert/order/list".
+    pub async fn convert_order_list(
+        &self,
+        request: &convert_order_list::Request,
+    ) -> Result<convert_order_list::Response, Error> {
+        self.post(convert_order_list::PATH, &request.to_body()).await
     }
 
     /// The currencies that can be converted.

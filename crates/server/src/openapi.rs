@@ -31,6 +31,7 @@ mod examples;
 mod failures;
 mod groups;
 mod merchant;
+mod merchant_words;
 mod refusals;
 mod required;
 mod rules;

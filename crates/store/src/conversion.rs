@@ -12,7 +12,7 @@ use countersign_domain::money::Amount;
 use countersign_domain::time::UnixMillis;
 use rust_decimal::Decimal;
 
-use crate::contract::{Cursor, StoreError};
+use crate::contract::{Asker, Cursor, StoreError};
 use crate::read::{CONVERT_ORDER_COLUMNS, Columns, Fields, convert_order};
 
 /// The most old quotes of its tenant that one [`ConvertWrite::AddQuote`] forgets: more than it adds, so that old quotes do not pile up.
@@ -188,10 +188,11 @@ pub trait ConvertStore {
         client_req_id: &str,
     ) -> impl Future<Output = Result<Option<ConvertOrder>, StoreError>> + Send;
 
-    /// Orders of all tenants. Where the filter asks for more than an index leads to, at most `looked_max` are looked at: a page may hold fewer
+    /// Orders of all tenants, or of one merchant. Where the filter asks for more than an index leads to, at most `looked_max` are looked at: a page may hold fewer
     /// orders than were asked for, and yet not be the last one.
     fn convert_orders(
         &self,
+        asker: Asker,
         filter: ConvertOrderFilter,
         page: Cursor<OrderId>,
         looked_max: u32,

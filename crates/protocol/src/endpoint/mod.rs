@@ -13,6 +13,7 @@ use crate::sentence;
 pub mod convert;
 pub mod convert_currency;
 pub mod convert_order;
+pub mod convert_order_list;
 pub mod convert_pair;
 pub mod convert_preview;
 pub mod events;
@@ -43,6 +44,8 @@ pub enum Endpoint {
     RuleList,
     /// One convert order.
     ConvertOrder,
+    /// Convert orders by pages.
+    ConvertOrderList,
     /// What can be converted.
     ConvertCurrency,
     /// What a currency can be converted into, or from.
@@ -74,6 +77,7 @@ impl Endpoint {
         Self::RuleQuery,
         Self::RuleList,
         Self::ConvertOrder,
+        Self::ConvertOrderList,
         Self::ConvertCurrency,
         Self::ConvertPair,
         Self::ConvertPreview,
@@ -95,6 +99,7 @@ impl Endpoint {
             Self::RuleQuery => rule_query::METHOD,
             Self::RuleList => rule_list::METHOD,
             Self::ConvertOrder => convert_order::METHOD,
+            Self::ConvertOrderList => convert_order_list::METHOD,
             Self::ConvertCurrency => convert_currency::METHOD,
             Self::ConvertPair => convert_pair::METHOD,
             Self::ConvertPreview => convert_preview::METHOD,
@@ -117,6 +122,7 @@ impl Endpoint {
             Self::RuleQuery => rule_query::PATH,
             Self::RuleList => rule_list::PATH,
             Self::ConvertOrder => convert_order::PATH,
+            Self::ConvertOrderList => convert_order_list::PATH,
             Self::ConvertCurrency => convert_currency::PATH,
             Self::ConvertPair => convert_pair::PATH,
             Self::ConvertPreview => convert_preview::PATH,
@@ -139,6 +145,7 @@ impl Endpoint {
             Self::RuleQuery => "rule_query",
             Self::RuleList => "rule_list",
             Self::ConvertOrder => "convert_order",
+            Self::ConvertOrderList => "convert_order_list",
             Self::ConvertCurrency => "convert_currency",
             Self::ConvertPair => "convert_pair",
             Self::ConvertPreview => "convert_preview",
@@ -161,6 +168,7 @@ impl Endpoint {
             | Self::RuleQuery
             | Self::RuleList
             | Self::ConvertOrder
+            | Self::ConvertOrderList
             | Self::ConvertCurrency
             | Self::ConvertPair
             | Self::ConvertPreview
@@ -180,6 +188,7 @@ impl Endpoint {
             Self::RuleUpgrade | Self::RuleCreate | Self::RuleQuery | Self::RuleList => true,
             Self::Time
             | Self::ConvertOrder
+            | Self::ConvertOrderList
             | Self::ConvertCurrency
             | Self::ConvertPair
             | Self::ConvertPreview
@@ -207,6 +216,7 @@ impl Endpoint {
             | Self::RuleQuery
             | Self::RuleList
             | Self::ConvertOrder
+            | Self::ConvertOrderList
             | Self::ConvertCurrency
             | Self::ConvertPair
             | Self::OrderQuery

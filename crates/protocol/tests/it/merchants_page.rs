@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::{
-    Endpoint, RuleStatus, convert, convert_currency, convert_order, convert_pair, convert_preview, events,
-    order_create, order_list, order_native, order_query, rule_list, rule_query, rule_upgrade,
+    Endpoint, RuleStatus, convert, convert_currency, convert_order, convert_order_list, convert_pair, convert_preview,
+    events, order_create, order_list, order_native, order_query, rule_list, rule_query, rule_upgrade,
 };
 use countersign_protocol::exact::Exact;
 use countersign_protocol::headers::{Header, Prefixes};
@@ -97,6 +97,15 @@ fn the_examples_are_answers_of_the_types_in_the_code() {
     assert!(query.has_markup);
     let order: convert_order::Response = example(Endpoint::ConvertOrder);
     assert_eq!(order.rate, Exact::parse("4.6").expect("a number"));
+    let list = convert_order_list::Response { orders: vec![order], next: None };
+    let list = serde_json::to_value(&list).expect("answers serialize");
+    let shown = &examples(&Endpoint::ConvertOrderList.to_string())[0];
+    assert_eq!((keys(shown), &shown["next"]), (keys(&list), &Value::Null));
+    let [listed] = &shown["orders"].as_array().expect("orders")[..] else { panic!("one order: {shown}") };
+    assert_eq!(
+        (&listed["order_id"], &listed["status"]),
+        (&list["orders"][0]["order_id"], &list["orders"][0]["status"])
+    );
     let price: convert_preview::Response = example(Endpoint::ConvertPreview);
     assert_eq!((price.sell_amount.as_str(), price.buy_amount.as_str()), ("0.044667", "0.999978"));
     let made: convert::Response = example(Endpoint::Convert);

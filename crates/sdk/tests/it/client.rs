@@ -4,8 +4,8 @@ use countersign_sdk::protocol::endpoint::convert_currency::Side;
 use countersign_sdk::protocol::endpoint::convert_preview::Fixed;
 use countersign_sdk::protocol::endpoint::payment_order::Status;
 use countersign_sdk::protocol::endpoint::{
-    Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, order_create,
-    order_list, order_query, rule_create, rule_list, rule_query, rule_upgrade,
+    Endpoint, convert, convert_currency, convert_order, convert_order_list, convert_pair, convert_preview, events,
+    order_create, order_list, order_query, rule_create, rule_list, rule_query, rule_upgrade,
 };
 use countersign_sdk::{CallbackVerifier, Client, Decimal, Error, Secret, SecretRefused};
 use serde_json::{Value, json};
@@ -42,6 +42,14 @@ pub fn order() -> Value {
 
 /// The four calls of a conversion, each made of what the one before answered.
 async fn conversions(client: &Client) {
+    let failed = convert_order_list::Request { status: Some(6), ..convert_order_list::Request::default() };
+    assert_eq!(
+        convert_order_list::Request::parse(&failed.to_body()),
+        Ok(failed.clone()),
+        "what is sent is what is read"
+    );
+    let page = client.convert_order_list(&failed).await.expect("a page");
+    assert_eq!((page.orders.len(), page.next.as_deref()), (1, Some("123")));
     let sold = convert_currency::Request { side: Some(Side::Sell) };
     assert_eq!(client.convert_currency(&sold).await.expect("currencies"), ["GT", "USDT"]);
     let of = convert_pair::Request::new("GT");
@@ -118,6 +126,7 @@ async fn there_is_a_method_for_every_endpoint_and_what_is_signed_is_signed_right
         success(&record()),
         success(&json!({"records": [record()], "total": 1, "size": 20, "current": 1, "pages": 1})),
         success(&order()),
+        success(&json!({"orders": [order()], "next": "123"})),
         success(&json!(["GT", "USDT"])),
         success(&json!([{
             "pair": "GT_USDT", "sellCurrency": "GT", "buyCurrency": "USDT", "sellCurrencyMin": "1", "sellCurrencyMax": "2",

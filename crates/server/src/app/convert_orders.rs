@@ -1,18 +1,20 @@
 //! Convert orders: what the merchant asks, and what the back end makes and moves.
 
+use std::sync::Arc;
+
 use countersign_domain::convert_order::{self as machine, ConvertOrder, ConvertStatus};
-use countersign_domain::ids::OrderId;
+use countersign_domain::ids::{ApplicationNo, OrderId};
 use countersign_domain::time::rfc3339;
 use countersign_store::batch::{Conflict, Key, Write};
-use countersign_store::contract::{CommitError, Cursor, MerchantRow, NewAnswer};
+use countersign_store::contract::{Asker, CommitError, Cursor, MerchantRow, NewAnswer};
 use countersign_store::conversion::{ConvertMove, ConvertOrderFilter, ConvertOrderPage};
 use countersign_store::{ConvertStore as _, Store};
 use serde_json::json;
 
 use super::error::AppError;
 use super::payment_orders::LOOKED_MAX;
-use super::turns::TurnKey;
-use super::{Actor, App, Deed};
+use super::turns::{TurnKey, read_in_turn};
+use super::{Actor, App, Deed, long_pages};
 
 /// A merchant's own convert order; another merchant's is not found by construction.
 pub async fn query(app: &App, owner: &MerchantRow, order: OrderId) -> Result<ConvertOrder, AppError> {
@@ -64,7 +66,23 @@ pub async fn list(
     after: Option<OrderId>,
     limit: u32,
 ) -> Result<ConvertOrderPage, AppError> {
-    Ok(app.store.convert_orders(filter, Cursor { after, limit }, LOOKED_MAX).await?)
+    Ok(app.store.convert_orders(Asker::Operator, filter, Cursor { after, limit }, LOOKED_MAX).await?)
+}
+
+/// Orders of this merchant, in the descending order of their numbers, as the application `by` asks for them. However many lists an application asks
+/// for, one of them is read at a time. No page of these is a long one: an order comes to some 300 bytes.
+pub async fn of_merchant(
+    app: &Arc<App>,
+    owner: &MerchantRow,
+    by: ApplicationNo,
+    status: Option<ConvertStatus>,
+    page: Cursor<OrderId>,
+) -> Result<ConvertOrderPage, AppError> {
+    let filter = ConvertOrderFilter { status, of: Some((owner.tenant, owner.no)) };
+    let read = move |app: Arc<App>| async move {
+        app.store.convert_orders(Asker::Merchant, filter, page, long_pages::LOOKED_MAX).await
+    };
+    read_in_turn(app, TurnKey::OrderList(by), long_pages::CROWDED, read).await
 }
 
 /// Moves a convert order. `remember` makes the answer to keep of the order as it becomes.
@@ -124,4 +142,33 @@ pub(super) fn describe_whole(owner: &MerchantRow, order: &ConvertOrder) -> Strin
         "created_at": rfc3339(order.created_at),
     })
     .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::fixtures::{Deployment, application};
+    use crate::app::identity::find_application;
+
+    #[tokio::test]
+    async fn one_list_of_an_application_is_read_at_a_time_whatever_it_lists() {
+        let deployment = Deployment::on_sqlite().await;
+        let app = deployment.open().await;
+        let of = find_application(&app, &application(&app, "eager", None).await).await.expect("is there");
+        let reading = app.turns.take(TurnKey::OrderList(of.application.no)).await;
+        let waits = tokio::spawn({
+            let app = app.clone();
+            let page = Cursor { after: None, limit: 1 };
+            async move { of_merchant(&app, &of.merchant, of.application.no, None, page).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished(), "a list of this application is being read");
+        drop(reading);
+        match waits.await.expect("ends") {
+            // Where the machine stood still it has waited for too long, and was told so.
+            Err(AppError::Crowded(said)) => assert_eq!(said, long_pages::CROWDED),
+            listed => assert_eq!(listed.expect("it is its turn"), ConvertOrderPage::default()),
+        }
+        Deployment::close(&app);
+    }
 }

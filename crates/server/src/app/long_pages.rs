@@ -5,6 +5,12 @@ use countersign_domain::ids::TenantNo;
 use super::App;
 use super::concurrency_limit::{ConcurrencyLimit, ConcurrencyPermit};
 
+/// Orders that are looked at for a merchant's page of one status. Less than of an operator's list: a merchant's program may ask as often as its rate allows.
+pub const LOOKED_MAX: u32 = 1_000;
+
+/// What somebody is told whose list waited for too long for the others of its application.
+pub const CROWDED: &str = "other lists of this application are being read; ask for one after the other";
+
 /// A page is long where what it holds comes to more, in bytes.
 const LONG_BYTES: usize = 64 * 1024;
 /// So many long pages stay in memory at once until their callers have read them, and so many of an institution with its sub-accounts, or of a plain merchant; the

@@ -33,7 +33,7 @@ pub enum TurnKey {
     Rules(MerchantNo),
     /// Lists of the fee rules of an institution.
     RuleList(MerchantNo),
-    /// Lists of payment orders that an application asks for.
+    /// Lists of payment orders, or of convert orders, that an application asks for.
     OrderList(ApplicationNo),
     /// Pulls of the events of an application.
     Pull(ApplicationNo),

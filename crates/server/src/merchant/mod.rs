@@ -39,6 +39,7 @@ mod timestamps;
 mod convert;
 mod convert_currency;
 mod convert_order;
+mod convert_order_list;
 mod convert_pair;
 mod convert_preview;
 mod events;
@@ -337,6 +338,7 @@ impl Edge {
             Endpoint::RuleCreate => Box::pin(self.signed::<rule_create::Operation>(trace, input)).await,
             Endpoint::RuleQuery => Box::pin(self.signed::<rule_query::Operation>(trace, input)).await,
             Endpoint::RuleList => Box::pin(self.signed::<rule_list::Operation>(trace, input)).await,
+            Endpoint::ConvertOrderList => Box::pin(self.signed::<convert_order_list::Operation>(trace, input)).await,
             Endpoint::ConvertCurrency => Box::pin(self.signed::<convert_currency::Operation>(trace, input)).await,
             Endpoint::ConvertPair => Box::pin(self.signed::<convert_pair::Operation>(trace, input)).await,
             Endpoint::ConvertPreview => Box::pin(self.signed::<convert_preview::Operation>(trace, input)).await,

@@ -1,6 +1,6 @@
 //! What counts where nothing is said.
 
-use countersign_protocol::endpoint::{events, order_list, rule_list};
+use countersign_protocol::endpoint::{convert_order_list, events, order_list, rule_list};
 use serde_json::{Value, json};
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{OpenApi as Document, RefOr};
@@ -21,6 +21,7 @@ pub fn of_merchants() -> Vec<Standing> {
         ("RuleListRequest", "pageNum", json!(1)),
         ("RuleListRequest", "pageSize", json!(rule_list::PAGE_SIZE_DEFAULT)),
         ("RuleRequest", "f_markup", json!(0)),
+        ("ConvertOrderListRequest", "limit", json!(convert_order_list::LIMIT_DEFAULT)),
         ("PaymentOrderListRequest", "limit", json!(order_list::LIMIT_DEFAULT)),
     ]
 }

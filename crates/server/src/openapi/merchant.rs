@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use countersign_protocol::callback::CallbackBody;
 use countersign_protocol::code::{self, Code};
 use countersign_protocol::endpoint::{
-    Endpoint, convert, convert_currency, convert_order, convert_pair, convert_preview, events, order_close,
-    order_create, order_list, order_native, order_query, rule_list, rule_query, rule_upgrade, time,
+    Endpoint, convert, convert_currency, convert_order, convert_order_list, convert_pair, convert_preview, events,
+    order_close, order_create, order_list, order_native, order_query, rule_list, rule_query, rule_upgrade, time,
 };
 use countersign_protocol::headers::Header;
 use utoipa::openapi::path::{
@@ -22,6 +22,7 @@ use utoipa::openapi::{
 use utoipa::{IntoParams, ToSchema};
 
 use super::answers::{Listener, put_headers};
+use super::merchant_words::{about, summary};
 use super::{API_VERSION, PREFIX, bounds, defaults, either, examples, failures, groups, operations, rules};
 
 const JSON: &str = "application/json";
@@ -116,6 +117,7 @@ fn method(endpoint: Endpoint) -> HttpMethod {
         Endpoint::RuleUpgrade
         | Endpoint::RuleCreate
         | Endpoint::RuleList
+        | Endpoint::ConvertOrderList
         | Endpoint::ConvertPreview
         | Endpoint::Convert
         | Endpoint::OrderCreate
@@ -123,90 +125,6 @@ fn method(endpoint: Endpoint) -> HttpMethod {
         | Endpoint::OrderQuery
         | Endpoint::OrderList
         | Endpoint::OrderClose => HttpMethod::Post,
-    }
-}
-
-/// One line for the list of operations.
-const fn summary(endpoint: Endpoint) -> &'static str {
-    match endpoint {
-        Endpoint::Time => "The server's time",
-        Endpoint::RuleUpgrade => "Update the fee rule of a sub-account: a new version",
-        Endpoint::RuleCreate => "Create the first fee rule of a sub-account",
-        Endpoint::RuleQuery => "The fee rule of a sub-account that is in force at an instant",
-        Endpoint::RuleList => "The fee rules of all sub-accounts",
-        Endpoint::ConvertOrder => "Query a convert order",
-        Endpoint::ConvertCurrency => "Currencies that can be converted",
-        Endpoint::ConvertPair => "What a currency can be converted into, or from",
-        Endpoint::ConvertPreview => "A price for a conversion, and a quote that holds it",
-        Endpoint::Convert => "Carry a quote out: a convert order",
-        Endpoint::OrderCreate => "Create a payment order, or find the one with this trade number",
-        Endpoint::OrderNative => "The same for a payment by a personal QR code",
-        Endpoint::OrderQuery => "Query a payment order by either number",
-        Endpoint::OrderList => "The merchant's payment orders, newest first",
-        Endpoint::OrderClose => "Close a pending payment order",
-        Endpoint::Events => "Past events of the application, delivered or not",
-    }
-}
-
-/// What there is to know before it is called, above all whether it may be repeated.
-const fn about(endpoint: Endpoint) -> &'static str {
-    match endpoint {
-        Endpoint::Time => "Unsigned; no headers are needed.",
-        Endpoint::RuleUpgrade => {
-            "Makes version 1 where there is no rule. Only a key of the institution itself. Not idempotent: repeated, it adds another version; after a \
-             lost answer query first."
-        }
-        Endpoint::RuleCreate => {
-            "Where a version is effective or pending the answer is FEE_RULE_EXISTS. So repeat it after a lost answer: FEE_RULE_EXISTS then says that there \
-             is a rule, made by your first request or by somebody else; query it. `config_id` is ignored. Only a key of the institution itself."
-        }
-        Endpoint::RuleQuery => {
-            "Now, or in the second that `query_time` names, as it ended. Where no version is in force `has_markup` is false, its fields are null, and \
-             `actual_rate` is the base rate."
-        }
-        Endpoint::RuleList => {
-            "One record for each version that is effective or pending now, and one with `has_markup` false for each sub-account that has neither. The \
-             body is at least `{}`. Ask for one page after the other: lists of one institution are read one at a time, and one that has waited for 4 s \
-             is answered 503. Each page shows the rules as they are when it is read: a version that is made between two pages, or comes into force or \
-             ends, may move records from one to the other."
-        }
-        Endpoint::ConvertOrder => "One of your own merchant, or of the sub-account that `On-Behalf-Of` names.",
-        Endpoint::ConvertCurrency => "In alphabetical order.",
-        Endpoint::ConvertPair => {
-            "A pair is listed whether there is a price for it now or not. Both amounts of a conversion must be within its limits."
-        }
-        Endpoint::ConvertPreview => {
-            "The quote is good once, for your merchant only, before `expireTime`. Nothing is moved: repeat it as you like. 503 where there is no \
-             current rate."
-        }
-        Endpoint::Convert => {
-            "Idempotent by `clientReqId`: the same one with the same content is answered with the order that it made, as it is by then, also when the \
-             quote is over; with other content it is DUPLICATE_TRADE_NO. Repeat it, signed afresh, until it is answered."
-        }
-        Endpoint::OrderCreate | Endpoint::OrderNative => {
-            "Idempotent by `merchantTradeNo`: the same number with the same content is answered with the order that is there, as it is by then; with \
-             other content it is DUPLICATE_TRADE_NO. Content is the operation, `currency`, `orderAmount` as a number, `merchantUserId`, `channelId` \
-             and `goods`. Repeat it, signed afresh, until it is answered."
-        }
-        Endpoint::OrderQuery => {
-            "Where both numbers are given, both must be the order's. Before you deliver: only the status PAID counts, and it does not say how much was \
-             paid; compare `actualAmount` with `orderAmount`."
-        }
-        Endpoint::OrderList => {
-            "Orders of your own merchant, whichever of its applications made them, or of the sub-account that `On-Behalf-Of` names; each as the query \
-             tells it. Go on with `next` as `after` and the same filters until `next` is null: a page may have fewer orders than `limit`, or none, and \
-             yet a `next`, since so many are looked at for a page and no more. Orders that are made meanwhile may be left out: begin the next time, by \
-             `createTimeFrom`, a minute before this one, and know by `prepayId` what you have. Ask for one page after the other: lists of one \
-             application are read one at a time, and one that has waited for 4 s is answered 503. The body is at least `{}`."
-        }
-        Endpoint::OrderClose => {
-            "Only what is PENDING can be closed. Idempotent: what is CLOSED already is answered with success, so repeat it, signed afresh, until it is \
-             answered."
-        }
-        Endpoint::Events => {
-            "Ask for one page after the other, until `events` is empty: a page may have fewer than `limit`. Where what follows `after` is not kept any \
-             more the answer is EVENTS_GONE, and its message ends with the oldest `seq`: go on with `after` one less."
-        }
     }
 }
 
@@ -234,6 +152,7 @@ const fn tag(endpoint: Endpoint) -> &'static str {
         Endpoint::Time => groups::TIME,
         Endpoint::RuleUpgrade | Endpoint::RuleCreate | Endpoint::RuleQuery | Endpoint::RuleList => groups::FEE_RULES,
         Endpoint::ConvertOrder
+        | Endpoint::ConvertOrderList
         | Endpoint::ConvertCurrency
         | Endpoint::ConvertPair
         | Endpoint::ConvertPreview
@@ -266,6 +185,7 @@ fn data(endpoint: Endpoint, schemas: &mut Schemas) -> RefOr<Schema> {
         Endpoint::RuleQuery => refer::<rule_query::Response>(schemas),
         Endpoint::RuleList => refer::<rule_list::Response>(schemas),
         Endpoint::ConvertOrder | Endpoint::Convert => refer::<convert_order::Response>(schemas),
+        Endpoint::ConvertOrderList => refer::<convert_order_list::Response>(schemas),
         Endpoint::ConvertCurrency => list(text().into()),
         Endpoint::ConvertPair => list(refer::<convert_pair::Convertible>(schemas)),
         Endpoint::ConvertPreview => refer::<convert_preview::Response>(schemas),
@@ -285,6 +205,7 @@ fn body(endpoint: Endpoint, schemas: &mut Schemas) -> Option<RefOr<Schema>> {
         Endpoint::OrderCreate | Endpoint::OrderNative => Some(refer::<order_create::Request>(schemas)),
         Endpoint::OrderQuery | Endpoint::OrderClose => Some(refer::<order_query::Request>(schemas)),
         Endpoint::OrderList => Some(refer::<order_list::Request>(schemas)),
+        Endpoint::ConvertOrderList => Some(refer::<convert_order_list::Request>(schemas)),
         Endpoint::ConvertPreview => Some(refer::<convert_preview::Body<'_>>(schemas)),
         Endpoint::Convert => Some(refer::<convert::Request>(schemas)),
         Endpoint::Time
@@ -308,6 +229,7 @@ fn query(endpoint: Endpoint) -> Vec<Parameter> {
         | Endpoint::RuleUpgrade
         | Endpoint::RuleCreate
         | Endpoint::RuleList
+        | Endpoint::ConvertOrderList
         | Endpoint::ConvertPreview
         | Endpoint::Convert
         | Endpoint::OrderCreate
@@ -373,7 +295,11 @@ fn codes(endpoint: Endpoint) -> Vec<Code> {
         codes.extend([Code::RateLimited, Code::MerchantNotAllowed]);
     }
     codes.extend_from_slice(match endpoint {
-        Endpoint::Time | Endpoint::RuleList | Endpoint::OrderList | Endpoint::ConvertCurrency => &[],
+        Endpoint::Time
+        | Endpoint::RuleList
+        | Endpoint::ConvertOrderList
+        | Endpoint::OrderList
+        | Endpoint::ConvertCurrency => &[],
         Endpoint::RuleUpgrade => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod, Code::ConfigIdNotAccepted][..],
         Endpoint::RuleCreate => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod, Code::FeeRuleExists],
         Endpoint::RuleQuery => &[Code::SubMerchantNotFound, Code::InvalidRulePeriod],

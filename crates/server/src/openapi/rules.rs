@@ -10,7 +10,7 @@ use countersign_protocol::endpoint::payment_order::{
     USER_ID_CHARS_MAX,
 };
 use countersign_protocol::endpoint::rule_list::{PAGE_NUM_MAX, PAGE_SIZE_MAX};
-use countersign_protocol::endpoint::{convert_order, convert_pair, events, order_list, rule_query};
+use countersign_protocol::endpoint::{convert_order, convert_order_list, convert_pair, events, order_list, rule_query};
 
 use super::bounds::Rule::{AtLeast, Chars, Codes, Filled, Form, Instant, UpTo, Uri, Whole, Words};
 use super::bounds::{AMOUNT, CURRENCY, ID, NUMBER, ORDER_ID, PAIR, Rule, Ruled, TIMESTAMP, TRADE_NO};
@@ -122,6 +122,8 @@ fn of_requests() -> Vec<Ruled> {
         ("PaymentOrderGoods", "goodsName", text(GOODS_NAME_CHARS_MAX)),
         ("PaymentOrderGoods", "goodsDetail", text(GOODS_DETAIL_CHARS_MAX)),
         ("PaymentOrderName", "merchantTradeNo", Form(TRADE_NO_OR_NONE)),
+        ("ConvertOrderListRequest", "status", convert_statuses()),
+        ("ConvertOrderListRequest", "limit", whole_up_to(convert_order_list::LIMIT_MAX.into())),
         ("PaymentOrderListRequest", "status", statuses()),
         ("PaymentOrderListRequest", "createTimeFrom", Whole(0, UNIX_MILLIS_MAX)),
         ("PaymentOrderListRequest", "createTimeTo", Whole(0, UNIX_MILLIS_MAX)),

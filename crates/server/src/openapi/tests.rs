@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use countersign_protocol::endpoint::{Endpoint, RequestRefused, convert, order_list, payment_order, rule_list};
+use countersign_protocol::endpoint::{
+    Endpoint, RequestRefused, convert, convert_order_list, order_list, payment_order, rule_list,
+};
 use countersign_protocol::signing::{Encoding, SigningKey, encode_signature};
 use countersign_store::contract::Role;
 use serde_json::{Value, json};
@@ -274,8 +276,9 @@ fn a_body_is_required_where_something_in_it_is() {
 type Reads = fn(&[u8]) -> Result<(), RequestRefused>;
 
 /// A schema of a body, how it is read, and one that is taken. The last member names the object that the fields stand in.
-const BODIES: [(&str, Reads, &str, &str); 7] = [
+const BODIES: [(&str, Reads, &str, &str); 8] = [
     ("RuleListRequest", |body| rule_list::Request::parse(body).map(drop), "{}", ""),
+    ("ConvertOrderListRequest", |body| convert_order_list::Request::parse(body).map(drop), "{}", ""),
     ("PaymentOrderListRequest", |body| order_list::Request::parse(body).map(drop), "{}", ""),
     ("ConvertRequest", |body| convert::Request::parse(body).map(drop), CONVERT, ""),
     ("PaymentOrderRequest", |body| payment_order::Request::parse(body).map(drop), ORDER, ""),

@@ -81,11 +81,12 @@ impl ConvertStore for AnyStore {
 
     async fn convert_orders(
         &self,
+        asker: Asker,
         filter: ConvertOrderFilter,
         page: Cursor<OrderId>,
         looked_max: u32,
     ) -> Result<ConvertOrderPage, StoreError> {
-        either!(self, s => s.convert_orders(filter, page, looked_max).await)
+        either!(self, s => s.convert_orders(asker, filter, page, looked_max).await)
     }
 
     async fn convert_moves(&self, tenant: TenantNo, order: OrderId) -> Result<Vec<ConvertMove>, StoreError> {

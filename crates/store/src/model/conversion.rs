@@ -10,7 +10,7 @@ use countersign_domain::time::UnixMillis;
 use super::state::{State, guard, parent};
 use super::{ModelStore, page};
 use crate::batch::{Conflict, Key};
-use crate::contract::{CommitError, Cursor, StoreError};
+use crate::contract::{Asker, CommitError, Cursor, StoreError};
 use crate::conversion::{
     ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertStore, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow,
     order_page,
@@ -134,6 +134,7 @@ impl ConvertStore for ModelStore {
 
     async fn convert_orders(
         &self,
+        _asker: Asker,
         filter: ConvertOrderFilter,
         cursor: Cursor<OrderId>,
         looked_max: u32,

@@ -144,13 +144,14 @@ impl ConvertStore for PostgresStore {
 
     async fn convert_orders(
         &self,
+        asker: Asker,
         filter: ConvertOrderFilter,
         cursor: Cursor<OrderId>,
         looked_max: u32,
     ) -> Result<ConvertOrderPage, StoreError> {
         let below = cursor.after.map_or(i64::MAX, OrderId::get);
         let of = filter.of.map(|(tenant, merchant)| [merchant.0, tenant.0]);
-        let from = self.lists(Asker::Operator);
+        let from = self.lists(asker);
         let edge = if filter.is_bounded() { edge(from, below, of, looked_max).await? } else { None };
         let (above, limit) = (edge.map_or(0, OrderId::get), i64::from(cursor.limit) + 1);
         let status = filter.status.map(ConvertStatus::code);

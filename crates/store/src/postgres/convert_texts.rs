@@ -28,7 +28,12 @@ macro_rules! orders {
         )
     };
 }
-pub(super) const ORDERS_OF: &str = orders!("convert_order o", " AND o.merchant_no = $5 AND o.tenant_no = $6");
+// Beside the merchant a range that is of the merchants' index alone: where one merchant has nearly all orders of a tenant, PostgreSQL takes any merchant
+// for that one, and would walk over all of the tenant's.
+pub(super) const ORDERS_OF: &str = orders!(
+    "convert_order o",
+    " AND o.merchant_no = $5 AND o.tenant_no = $6 AND (o.merchant_no, o.order_id) < ($5, $1)"
+);
 pub(super) const ORDERS_OPEN: &str = orders!("convert_order o", " AND o.status = 1");
 // The directory has all of them in the order of their numbers.
 pub(super) const ORDERS: &str = concat!(
@@ -40,7 +45,7 @@ pub(super) const ORDERS: &str = concat!(
 );
 // The first one below $1 behind so many ($2).
 pub(super) const ORDERS_OF_EDGE: &str = "SELECT o.order_id FROM convert_order o
-     WHERE o.order_id < $1 AND o.merchant_no = $3 AND o.tenant_no = $4 ORDER BY o.order_id DESC LIMIT 1 OFFSET $2";
+     WHERE o.order_id < $1 AND o.merchant_no = $3 AND o.tenant_no = $4 AND (o.merchant_no, o.order_id) < ($3, $1) ORDER BY o.order_id DESC LIMIT 1 OFFSET $2";
 pub(super) const ORDERS_EDGE: &str =
     "SELECT order_id FROM order_directory WHERE order_id < $1 ORDER BY order_id DESC LIMIT 1 OFFSET $2";
 pub(super) const ORDER_DIRECTORY_INSERT: &str =

@@ -148,6 +148,39 @@ async fn convert_orders_are_listed_by_their_indexes_whatever_is_known_of_the_tab
     }
 }
 
+/// Thirty thousand orders of one sub-account, and three of another that nobody has counted yet.
+const ONE_CONVERTS_MOST: [&str; 2] = [
+    "INSERT INTO merchant (merchant_no, tenant_no, merchant_id, kind, name, base_r, base_f, user_id, enabled, revision, created_at)
+       SELECT n, 1, 'm' || n, CASE n WHEN 1 THEN 'institution' ELSE 'sub_account' END, 'm', '0', 0, n, true, 1, 0 FROM generate_series(1, 3) n;
+     INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency, sell_amount, buy_amount, status, rate,
+       quote_id, created_at, revision)
+       SELECT 1, n * 1000, 2, 1, 'A', 'B', 1, 1, 3, '1', 'q', 0, 1 FROM generate_series(1, 30000) n;
+     ANALYZE convert_order, merchant",
+    "INSERT INTO convert_order (tenant_no, order_id, merchant_no, user_id, sell_currency, buy_currency, sell_amount, buy_amount, status, rate,
+       quote_id, created_at, revision) SELECT 1, n, 3, 1, 'A', 'B', 1, 1, 3, '1', 'q', 0, 1 FROM generate_series(1, 3) n",
+];
+
+#[tokio::test]
+async fn convert_orders_of_a_small_sub_account_are_found_without_those_of_a_large_one() {
+    let (_database, session) = empty().await;
+    let client = session.client();
+    for step in ONE_CONVERTS_MOST {
+        client.batch_execute(step).await.expect("is done");
+    }
+    for (name, values) in [
+        ("ConvertOrdersOf", "9000000000000, 0, 51, NULL, 3, 1"),
+        ("ConvertOrdersOf", "9000000000000, 0, 51, 3, 3, 1"),
+        ("ConvertOrdersOfEdge", "9000000000000, 1000, 3, 1"),
+    ] {
+        let text = text(name);
+        client.batch_execute(&format!("DEALLOCATE ALL; PREPARE {name} AS {text}")).await.expect("is prepared");
+        let asked = format!("EXPLAIN (ANALYZE, BUFFERS, COSTS off, TIMING off) EXECUTE {name}({values})");
+        let plan = lines(client, &asked).await;
+        assert_eq!(thrown(&plan), 0, "{name}: {plan:#?}");
+        assert!(pages(&plan, "on convert_order") < 20, "{name}: {plan:#?}");
+    }
+}
+
 /// A hundred plain merchants and institutions among thirty thousand sub-accounts, most of one institution; each with an application, of which ten
 /// are paused, and one merchant with two thousand more.
 const MANY_MERCHANTS: &str = "

@@ -208,11 +208,12 @@ impl ConvertStore for SqliteStore {
 
     async fn convert_orders(
         &self,
+        asker: Asker,
         filter: ConvertOrderFilter,
         cursor: Cursor<OrderId>,
         looked_max: u32,
     ) -> Result<ConvertOrderPage, StoreError> {
-        self.readers.away(Asker::Operator, move |conn| list(conn, filter, &cursor, looked_max)).await
+        self.readers.away(asker, move |conn| list(conn, filter, &cursor, looked_max)).await
     }
 
     async fn convert_moves(&self, tenant: TenantNo, order: OrderId) -> Result<Vec<ConvertMove>, StoreError> {

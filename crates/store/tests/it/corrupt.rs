@@ -97,7 +97,7 @@ async fn everything(store: &SqliteStore) -> Vec<StoreError> {
         store.quote(TENANT, SUB, "PAY-1"),
         store.convert_request(TENANT, SUB, "req"),
         store.convert_moves(TENANT, order),
-        store.convert_orders(ConvertOrderFilter::default(), Cursor { after: None, limit: 9 }, 9),
+        store.convert_orders(Asker::Operator, ConvertOrderFilter::default(), Cursor { after: None, limit: 9 }, 9),
         store.owed(LaneSet::ALL, Cursor { after: None, limit: 10 }),
         async { store.pending_of(Portion { of: vec![(TENANT, APP)], known: Vec::new(), limit: 10 }).await?.whole() },
         store.turning(LaneSet::ALL, Cursor { after: None, limit: 10 }),

@@ -405,7 +405,7 @@ async fn everything(store: &PostgresStore) -> Vec<StoreError> {
         store.rule_page(TENANT, RuleFilter::default(), at(3_000), 0, 100),
         store.convert_order(TENANT, SUB, order(7).order_id),
         store.convert_moves(TENANT, order(7).order_id),
-        store.convert_orders(ConvertOrderFilter::default(), all(), 9),
+        store.convert_orders(Asker::Operator, ConvertOrderFilter::default(), all(), 9),
         store.quote(TENANT, SUB, "PAY-1"),
         store.rates(all()),
         store.events(EventFilter::default(), all(), 9),

@@ -19,6 +19,7 @@ mod hostile;
 mod http_2;
 mod journey_convert;
 mod journey_convert_order;
+mod journey_convert_order_list;
 mod journey_endpoint;
 mod journey_event_data;
 mod journey_events;

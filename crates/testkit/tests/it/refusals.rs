@@ -58,6 +58,7 @@ impl Doors {
             Endpoint::OrderCreate => ("/v1/pay/order".to_owned(), pay),
             Endpoint::OrderNative => ("/v1/pay/transactions/native".to_owned(), native),
             Endpoint::OrderQuery => ("/v1/pay/order/query".to_owned(), r#"{"merchantTradeNo":"T-0"}"#),
+            Endpoint::ConvertOrderList => ("/v1/pay/convert/order/list".to_owned(), "{}"),
             Endpoint::OrderList => ("/v1/pay/order/list".to_owned(), "{}"),
             Endpoint::OrderClose => ("/v1/pay/order/close".to_owned(), r#"{"merchantTradeNo":"T-0"}"#),
             Endpoint::Events => ("/v1/pay/events".to_owned(), ""),

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::app::concurrency_limit::ConcurrencyPermit;
 use crate::app::error::AppError;
 use crate::app::late_changes::LOOKS_MAX;
-use crate::app::long_pages::with_room;
+use crate::app::long_pages::{CROWDED, LOOKED_MAX, with_room};
 use crate::app::turns::{TurnKey, read_in_turn};
 
 /// A page of a merchant's orders.
@@ -26,11 +26,6 @@ pub struct Listed {
     /// Of a page that is long, until it is read.
     pub place: Option<Box<ConcurrencyPermit>>,
 }
-
-/// Orders that are looked at for a page of one status. Less than of an operator's list: a merchant's program may ask as often as its rate allows.
-const LOOKED_MAX: u32 = 1_000;
-
-const CROWDED: &str = "other lists of this application are being read; ask for one after the other";
 
 /// Orders of this merchant, newest first, as the application `by` asks for them. However many lists an application asks for, one of them is read
 /// at a time. What has been told once as expired never is anything else: while one of the page may still be something else it is read again.

@@ -7,7 +7,7 @@ use countersign_domain::convert_order::{ConvertOrder, ConvertStatus};
 use countersign_domain::ids::{MerchantNo, OrderId, TenantNo};
 use countersign_domain::money::Amount;
 use countersign_store::batch::{Batch, Conflict, Guard, Key, Write};
-use countersign_store::contract::{CommitError, Cursor};
+use countersign_store::contract::{Asker, CommitError, Cursor};
 use countersign_store::conversion::{
     ConvertMove, ConvertOrderFilter, ConvertOrderPage, ConvertWrite, QUOTES_FORGOTTEN_MAX, RateRow,
 };
@@ -320,7 +320,7 @@ pub async fn orders_are_listed_by_number_in_pages_that_look_at_so_many(store: An
                 let (filter, mut after, mut pages) = (ConvertOrderFilter { status, of }, None, 0);
                 loop {
                     let page = || Cursor { after, limit };
-                    let found = store.convert_orders(filter, page(), looked_max).await.expect("reads");
+                    let found = store.convert_orders(Asker::Merchant, filter, page(), looked_max).await.expect("reads");
                     let asked = (merchant_id, status);
                     assert_eq!(found, said(&orders, asked, &page(), looked_max as usize), "{asked:?} {:?}", page());
                     pages += 1;
@@ -334,5 +334,8 @@ pub async fn orders_are_listed_by_number_in_pages_that_look_at_so_many(store: An
         }
     }
     let foreign = ConvertOrderFilter { status: None, of: Some((OTHER_TENANT, SUB)) };
-    assert_eq!(store.convert_orders(foreign, all(), 99).await.expect("reads"), ConvertOrderPage::default());
+    assert_eq!(
+        store.convert_orders(Asker::Merchant, foreign, all(), 99).await.expect("reads"),
+        ConvertOrderPage::default()
+    );
 }

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail};
 use countersign_domain::time::RuleZone;
 use serde_json::json;
 
-use super::cast::{Cast, Key, Kind};
+use super::cast::{Cast, Key, Kind, Owner};
 use crate::wire::{Answer, Draft};
 use crate::world::World;
 
@@ -56,6 +56,8 @@ enum Route {
     Close,
     /// By anybody who signs: all payment orders of him for whom he acts.
     Listed,
+    /// The same of convert orders, which name no merchant.
+    Converted,
     /// By anybody who signs, about nothing but himself.
     Events,
     /// By anybody who signs, for himself or a sub-account: with this body.
@@ -79,6 +81,7 @@ fn route(method: &str, path: &str) -> Result<Route> {
         ("POST", "/v1/pay/order/query") => Route::Paid,
         ("POST", "/v1/pay/order/close") => Route::Close,
         ("POST", "/v1/pay/order/list") => Route::Listed,
+        ("POST", "/v1/pay/convert/order/list") => Route::Converted,
         ("GET", "/v1/pay/events") => Route::Events,
         ("GET", "/v1/pay/convert/currency" | "/v1/pay/convert/pair") => Route::Trade(""),
         ("POST", "/v1/pay/convert/preview") => Route::Trade(NO_PRICE),
@@ -163,14 +166,20 @@ fn targets(route: Route, cast: &Cast, key: &Key) -> Vec<Target> {
         ("foreign sub-account", &foreign.subs[0]),
         ("foreign merchant", &foreign.plain),
     ];
-    let of = |id: fn(&super::cast::Owner) -> &String, absent: &str| {
+    let of = |id: fn(&Owner) -> &String, absent: &str| {
         let mut all: Vec<Target> =
             owners.iter().map(|(what, o)| Target { what, id: id(o).clone(), owner: o.merchant.clone() }).collect();
         all.push(Target { what: "nobody", id: absent.to_owned(), owner: String::new() });
         all
     };
     match route {
-        Route::Open | Route::RulesOfAll | Route::Events | Route::Trade(_) | Route::Pay | Route::Listed => {
+        Route::Open
+        | Route::RulesOfAll
+        | Route::Events
+        | Route::Trade(_)
+        | Route::Pay
+        | Route::Listed
+        | Route::Converted => {
             vec![Target { what: "none", id: String::new(), owner: String::new() }]
         }
         Route::Rule(_) => of(|owner| &owner.merchant, "zq9q-bank-1"),
@@ -212,7 +221,7 @@ pub fn draft(world: &World, cast: &Cast, group: &Group, target: &Target) -> Resu
         Route::Rule(_) => {
             (path.clone(), json!({"sub_merchant_id": id, "r_markup": 0.3, "effective_date": date}).to_string())
         }
-        Route::RulesOfAll | Route::Listed => (path.clone(), "{}".to_owned()),
+        Route::RulesOfAll | Route::Listed | Route::Converted => (path.clone(), "{}".to_owned()),
         Route::Order => (format!("{path}?orderId={id}"), String::new()),
         Route::Trade(body) => (format!("{path}?currency=x"), body.to_owned()),
         Route::Pay => {
@@ -251,7 +260,14 @@ pub fn due(cast: &Cast, group: &Group, target: &Target) -> Result<Due> {
             let is_through = route == Route::RulesOfAll || is_own_sub(&target.id);
             return Ok(if is_through { Due::Through } else { Due::Refused("400702") });
         }
-        Route::Order | Route::Events | Route::Trade(_) | Route::Pay | Route::Paid | Route::Close | Route::Listed => {}
+        Route::Order
+        | Route::Events
+        | Route::Trade(_)
+        | Route::Pay
+        | Route::Paid
+        | Route::Close
+        | Route::Listed
+        | Route::Converted => {}
     }
     let is_of_house = key.kind == Kind::SubAccount && named == Some(house.institution.merchant.as_str());
     if named.is_some_and(|named| named != key.merchant) && !is_of_house {
@@ -266,6 +282,15 @@ pub fn due(cast: &Cast, group: &Group, target: &Target) -> Result<Due> {
     Ok(if is_through { Due::Through } else { Due::Refused("400202") })
 }
 
+/// For whom the caller acts.
+fn acting<'a>(cast: &'a Cast, group: &Group) -> Result<&'a Owner> {
+    let key = &cast.keys[group.key];
+    let owner = group.on_behalf_of.value.as_ref().unwrap_or(&key.merchant);
+    let house = &cast.houses[key.house];
+    let of_house = [&house.institution, &house.subs[0], &house.subs[1], &house.plain];
+    of_house.into_iter().find(|one| one.merchant == *owner).context("somebody of the house")
+}
+
 /// What an answer of success must hold and does not: the order, the sub-account or the event that was meant, and no other's.
 pub fn missing(cast: &Cast, group: &Group, target: &Target, answer: &Answer) -> Result<Option<String>> {
     let said = answer.json();
@@ -275,12 +300,14 @@ pub fn missing(cast: &Cast, group: &Group, target: &Target, answer: &Answer) -> 
     let (is_there, wanted) = match route(&group.method, &group.path)? {
         Route::Open | Route::RulesOfAll | Route::Trade(_) | Route::Pay | Route::Close => return Ok(None),
         Route::Paid => (said["data"]["prepayId"] == target.id.as_str(), &target.id),
+        Route::Converted => {
+            let own = acting(cast, group)?;
+            let orders = said["data"]["orders"].as_array().context("orders")?;
+            let is_alone = orders.iter().all(|order| order["order_id"] == own.order.as_str());
+            (is_alone && !orders.is_empty(), &own.order)
+        }
         Route::Listed => {
-            let key = &cast.keys[group.key];
-            let owner = group.on_behalf_of.value.as_ref().unwrap_or(&key.merchant);
-            let house = &cast.houses[key.house];
-            let of_house = [&house.institution, &house.subs[0], &house.subs[1], &house.plain];
-            let own = of_house.into_iter().find(|one| one.merchant == *owner).context("somebody of the house")?;
+            let own = acting(cast, group)?;
             let orders = said["data"]["orders"].as_array().context("orders")?;
             let is_own = orders.iter().all(|order| order["merchantId"] == own.merchant.as_str());
             (is_own && orders.iter().any(|order| order["prepayId"] == own.payment.as_str()), &own.payment)
