@@ -154,14 +154,22 @@ mod tests {
     async fn one_list_of_an_application_is_read_at_a_time_whatever_it_lists() {
         let deployment = Deployment::on_sqlite().await;
         let app = deployment.open().await;
-        let of = find_application(&app, &application(&app, "eager", None).await).await.expect("is there");
-        let reading = app.turns.take(TurnKey::OrderList(of.application.no)).await;
+        let mut of = Vec::new();
+        for name in ["eager", "quiet"] {
+            of.push(find_application(&app, &application(&app, name, None).await).await.expect("is there"));
+        }
+        let page = || Cursor { after: None, limit: 1 };
+        let [eager, quiet] = <[_; 2]>::try_from(of).expect("two applications");
+        let reading = app.turns.take(TurnKey::OrderList(eager.application.no)).await;
         let waits = tokio::spawn({
             let app = app.clone();
-            let page = Cursor { after: None, limit: 1 };
-            async move { of_merchant(&app, &of.merchant, of.application.no, None, page).await }
+            async move { of_merchant(&app, &eager.merchant, eager.application.no, None, page()).await }
         });
-        tokio::task::yield_now().await;
+        // Long enough for the one that was begun before it, if nothing held that one up.
+        for _ in 0..9 {
+            let listed = of_merchant(&app, &quiet.merchant, quiet.application.no, None, page()).await;
+            assert_eq!(listed.expect("it has its own turn"), ConvertOrderPage::default());
+        }
         assert!(!waits.is_finished(), "a list of this application is being read");
         drop(reading);
         match waits.await.expect("ends") {
