@@ -294,7 +294,11 @@ impl Edge {
             }
             NonceFate::Settle => match self.app.store.settle(claim.clone()).await {
                 Ok(Claimed::Fresh) => outcome,
-                Ok(Claimed::Used | Claimed::TooOld | Claimed::Unknowable) => Err(reused()),
+                // Outside its application's own limit it is told so, whoever has taken the nonce.
+                Ok(Claimed::Used | Claimed::TooOld | Claimed::Unknowable) => match outcome {
+                    Err(failure) if failure.code == Code::TimestampOutOfRange => Err(failure),
+                    _ => Err(reused()),
+                },
                 // It counts as used: the caller sends a new one.
                 Ok(Claimed::InDoubt) => Err(Failure {
                     nonce: NonceFate::Leave,

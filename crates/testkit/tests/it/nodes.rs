@@ -34,6 +34,7 @@ mod leaving;
 mod listed;
 mod rates;
 mod repeated;
+mod tolerance;
 mod unlisted;
 
 /// For what must happen: far longer than it takes.
