@@ -85,7 +85,7 @@ pub struct TooOld {
 pub struct Forgotten {
     /// How many events.
     pub events: usize,
-    /// How many of them were held: no attempt had delivered them.
+    /// How many of them were held: no attempt that was recorded had delivered them.
     pub held: usize,
 }
 
@@ -110,7 +110,7 @@ pub struct OldEvents {
     pub application: ApplicationNo,
     /// How many events.
     pub events: i64,
-    /// How many of them are held: no attempt has delivered them.
+    /// How many of them are held: no attempt that is recorded has delivered them.
     pub held: i64,
     /// How many attempts were made at them.
     pub attempts: i64,

@@ -22,6 +22,7 @@ macro_rules! is_not_awaited {
     };
 }
 
+// The last attempt as a value, and not as one that is not there: PostgreSQL might read all attempts into a table of its own for that.
 /// Whether an event `e` with its delivery `d` is too old to be kept ([`crate::attempt_log::TooOld`]), by the places of its two instants.
 macro_rules! is_too_old {
     ($made_before:literal, $held_before:literal) => {
@@ -32,9 +33,9 @@ macro_rules! is_too_old {
             $held_before,
             " AND NOT d.by_hand
              AND NOT EXISTS (SELECT 1 FROM delivery_turn t WHERE t.tenant_no = e.tenant_no AND t.application_no = e.application_no)
-             AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.tenant_no = e.tenant_no AND a.event_no = e.event_no AND a.at >= ",
+             AND coalesce((SELECT max(a.at) FROM attempt a WHERE a.tenant_no = e.tenant_no AND a.event_no = e.event_no) < ",
             $held_before,
-            ")) AND ",
+            ", true)) AND ",
             $crate::conditions::is_not_awaited!(),
             ", false)"
         )

@@ -17,7 +17,7 @@ use crate::app::retention::{self, Freeable};
 /// What would be freed now, of one kind.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Retained {
-    /// `attempt_bytes` (what went over the wire), `events`, `held_events` (those of the events that were held: no attempt has delivered them), or `attempts`
+    /// `attempt_bytes` (what went over the wire), `events`, `held_events` (those of the events that are held: no attempt that is recorded has delivered them), or `attempts`
     /// (those that go with their events).
     pub kind: &'static str,
     /// How long it is kept, in seconds; null: for ever.

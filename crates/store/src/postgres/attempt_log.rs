@@ -124,7 +124,8 @@ async fn forget_events(
         return Ok(Forgotten::NONE);
     }
     // While it waited, what was held may have become what is about to go out, and a redelivery may have begun that has yet to come to them. From here to
-    // the commit nobody leaves a note that the application's deliveries are to be turned, and no redelivery begins.
+    // the commit nobody lets the application's deliveries go out, and no redelivery begins. A 410 disables an application and then holds its deliveries,
+    // in the other order; but only under the revision that its attempt began under, and under that one nothing of it is held.
     on.run(Sql::ApplicationsGuard, &[&vec![application.0]]).await?;
     on.run(Sql::RedeliveryTurn, &[&application.0]).await?;
     if !may_go(on, tenant, application, old).await?.starts_with(&events) {

@@ -34,6 +34,8 @@ pub(super) trait Kind {
     const LOOKED_AT: u32;
     /// Rows that are freed at once.
     const PORTION: usize;
+    /// Whether the store tells how many were freed.
+    const IS_COUNTED: bool;
 
     /// A page of owners with what each owner has, counted up to `most`. An owner that has nothing may be on the page.
     fn owners(
@@ -53,7 +55,7 @@ pub(super) trait Kind {
         page: Cursor<Self::Place>,
     ) -> impl Future<Output = Result<OldStretch<Self::Place>, StoreError>> + Send;
 
-    /// The ClientId of the application, where the owner is one.
+    /// The ClientId of the application, where the owner is one: that of its first event, of which there is one at any time.
     fn name(store: &AnyStore, owner: Self::Owner) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
 
     /// The write that frees a portion of one owner's rows.
@@ -72,6 +74,7 @@ impl Kind for AttemptBytes {
     /// Each is counted by a look of its own.
     const LOOKED_AT: u32 = 64;
     const PORTION: usize = BYTES_FORGOTTEN_MAX;
+    const IS_COUNTED: bool = false;
 
     async fn owners(
         store: &AnyStore,
@@ -120,6 +123,7 @@ impl Kind for Events {
 
     const LOOKED_AT: u32 = 1_000;
     const PORTION: usize = EVENTS_FORGOTTEN_MAX;
+    const IS_COUNTED: bool = true;
 
     async fn owners(
         store: &AnyStore,

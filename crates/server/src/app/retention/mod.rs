@@ -42,7 +42,7 @@ pub struct Lives {
     pub attempt_bytes: Option<Duration>,
     /// An event that is over, with its delivery and attempts, from its making on.
     pub events: Option<Duration>,
-    /// An event that is held, from its making on; for ever where events are, and never for a shorter time.
+    /// An event that is held, from its making on, or from the last attempt at it; for ever where events are, and never for a shorter time.
     pub held_events: Option<Duration>,
 }
 
@@ -221,23 +221,26 @@ async fn visit<K: Kind>(app: &App, owner: K::Owner, age: K::Age, freed: &mut Por
     if found.rows == 0 {
         return Ok(false);
     }
-    // Whose they are is to be told by a name, which goes with them.
-    let of = if found.held > 0 { K::name(&app.store, owner).await? } else { None };
     let Some(gone) = portion(app, K::forget(owner, age)).await? else { return Ok(false) };
+    if K::IS_COUNTED && gone.events == 0 {
+        // Another node was first, or somebody changes one of them.
+        return Ok(false);
+    }
     freed.portions += 1;
     if gone.held > 0 {
         freed.held += u64::try_from(gone.held).unwrap_or(u64::MAX);
-        let (held, client_id) = (gone.held, of.as_deref().unwrap_or_default());
+        let client_id = K::name(&app.store, owner).await.ok().flatten();
+        let (held, client_id) = (gone.held, client_id.as_deref().unwrap_or("an application that could not be read"));
         tracing::info!(
             client_id,
             held,
-            "{held} events of {client_id} were held for as long as they are kept, and are freed: no attempt has delivered them"
+            "{held} events of {client_id} that were held are older than held events are kept, and are freed: no attempt that is recorded has delivered them"
         );
     }
     Ok(found.rows >= i64::from(limit))
 }
 
-/// Which events went with what was freed; none: nothing was freed. Whatever became of it, the next look finds what is left.
+/// Which events went with what was freed; none: somebody else changed what was to be freed. Whatever became of it, the next look finds what is left.
 async fn portion(app: &App, write: Write) -> Result<Option<Forgotten>, StoreError> {
     let done = app.store.commit(Batch(vec![write])).await;
     sleep(PAUSE).await;
