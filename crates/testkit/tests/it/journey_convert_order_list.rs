@@ -4,24 +4,13 @@ use countersign_testkit::wire::Signer;
 use countersign_testkit::world::World;
 use serde_json::{Value, json};
 
+use crate::journey_order_list::all_pages;
 use crate::journey_rule_upgrade::{bank, call, good};
 
 const LIST: &str = "/v1/pay/convert/order/list";
 
-/// All pages of a list, each of at most two orders: the order IDs, in order.
-async fn ids(world: &World, signer: &Signer, mut asked: Value) -> Vec<String> {
-    let mut told = Vec::new();
-    asked["limit"] = json!(2);
-    loop {
-        let page = good(world, signer, "POST", LIST, &asked).await;
-        let orders = page["orders"].as_array().expect("orders");
-        assert!(orders.len() <= 2, "{page}");
-        told.extend(orders.iter().map(|order| order["order_id"].as_str().expect("an ID").to_owned()));
-        if page["next"].is_null() {
-            return told;
-        }
-        asked["after"] = page["next"].clone();
-    }
+async fn ids(world: &World, signer: &Signer, asked: Value) -> Vec<String> {
+    all_pages(world, signer, (LIST, "order_id"), asked).await
 }
 
 #[tokio::test]

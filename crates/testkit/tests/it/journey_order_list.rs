@@ -10,15 +10,19 @@ use crate::journey_rule_upgrade::{bank, call, good};
 const LIST: &str = "/v1/pay/order/list";
 const QUERY: &str = "/v1/pay/order/query";
 
-/// All pages of a list, each of at most two orders: the trade numbers, in order.
-async fn trade_nos(world: &World, signer: &Signer, mut asked: Value) -> Vec<String> {
+async fn trade_nos(world: &World, signer: &Signer, asked: Value) -> Vec<String> {
+    all_pages(world, signer, (LIST, "merchantTradeNo"), asked).await
+}
+
+/// All pages of a list of orders, each of at most two: what they say in this field, in order.
+pub async fn all_pages(world: &World, signer: &Signer, (list, field): (&str, &str), mut asked: Value) -> Vec<String> {
     let mut told = Vec::new();
     asked["limit"] = json!(2);
     loop {
-        let page = good(world, signer, "POST", LIST, &asked).await;
+        let page = good(world, signer, "POST", list, &asked).await;
         let orders = page["orders"].as_array().expect("orders");
         assert!(orders.len() <= 2, "{page}");
-        told.extend(orders.iter().map(|order| order["merchantTradeNo"].as_str().expect("a number").to_owned()));
+        told.extend(orders.iter().map(|order| order[field].as_str().expect("a text").to_owned()));
         if page["next"].is_null() {
             return told;
         }
