@@ -3,17 +3,14 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{RequestRefused, convert_order, to_json};
+pub use super::order_page::{LIMIT_DEFAULT, LIMIT_MAX};
+use super::{RequestRefused, convert_order, order_page, to_json};
 use crate::body::{FieldRefused, Fields};
 
 /// HTTP method.
 pub const METHOD: &str = "POST";
 /// Path.
 pub const PATH: &str = "/v1/pay/convert/order/list";
-/// Orders on a page where nothing is said.
-pub const LIMIT_DEFAULT: u32 = 50;
-/// Most orders on a page.
-pub const LIMIT_MAX: u32 = 100;
 
 /// Which orders are asked for: those of which all of it is true.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -45,12 +42,8 @@ impl Request {
         if status.is_some_and(|status| !matches!(status, 1 | 3 | 6)) {
             return Err(FieldRefused::new("status", "must be 1, 3 or 6").into());
         }
-        let limit = fields.integer_within("limit", 1, i64::from(LIMIT_MAX))?;
-        Ok(Self {
-            status,
-            after: fields.text("after")?.filter(|after| !after.is_empty()),
-            limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(LIMIT_DEFAULT),
-        })
+        let (after, limit) = order_page::read(&fields)?;
+        Ok(Self { status, after, limit })
     }
 
     /// The body that asks for it.

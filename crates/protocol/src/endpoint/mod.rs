@@ -21,6 +21,7 @@ pub mod order_close;
 pub mod order_create;
 pub mod order_list;
 pub mod order_native;
+mod order_page;
 pub mod order_query;
 pub mod payment_order;
 pub mod rule_create;

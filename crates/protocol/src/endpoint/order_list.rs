@@ -3,18 +3,15 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use super::order_page::{LIMIT_DEFAULT, LIMIT_MAX};
 use super::payment_order::Status;
-use super::{RequestRefused, order_query, to_json};
+use super::{RequestRefused, order_page, order_query, to_json};
 use crate::body::{FieldRefused, Fields, UNIX_MILLIS_MAX};
 
 /// HTTP method.
 pub const METHOD: &str = "POST";
 /// Path.
 pub const PATH: &str = "/v1/pay/order/list";
-/// Orders on a page where nothing is said.
-pub const LIMIT_DEFAULT: u32 = 50;
-/// Most orders on a page.
-pub const LIMIT_MAX: u32 = 100;
 
 /// Which orders are asked for: those of which all of it is true.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -54,19 +51,13 @@ impl Request {
             Status::Other(_) => Err(FieldRefused::new("status", "must be PENDING, PROCESS, PAID, EXPIRED or CLOSED")),
             known => Ok(known),
         });
-        let limit = fields.integer_within("limit", 1, i64::from(LIMIT_MAX))?;
+        let (after, limit) = order_page::read(&fields)?;
         let create_time_from = fields.integer_within("createTimeFrom", 0, UNIX_MILLIS_MAX)?;
         let create_time_to = fields.integer_within("createTimeTo", 0, UNIX_MILLIS_MAX)?;
         if create_time_from.zip(create_time_to).is_some_and(|(from, to)| from >= to) {
             return Err(FieldRefused::new("createTimeTo", "must be greater than createTimeFrom").into());
         }
-        Ok(Self {
-            status: status.transpose()?,
-            create_time_from,
-            create_time_to,
-            after: fields.text("after")?.filter(|after| !after.is_empty()),
-            limit: limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(LIMIT_DEFAULT),
-        })
+        Ok(Self { status: status.transpose()?, create_time_from, create_time_to, after, limit })
     }
 
     /// The body that asks for it.

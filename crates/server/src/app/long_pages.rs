@@ -1,4 +1,4 @@
-//! Pages that merchants read: how many long ones stay in memory at once.
+//! Pages that merchants read: how far one looks, what is said where many are asked for, and how many long ones stay in memory at once.
 
 use countersign_domain::ids::TenantNo;
 

@@ -119,7 +119,7 @@ async fn forget_events(
     if events.is_empty() {
         return Ok(Forgotten::NONE);
     }
-    let still = on.run(Sql::DeliveriesGoLock, &[&tenant.0, &events]).await?;
+    let still = on.run(Sql::DeliveriesForgetLock, &[&tenant.0, &events]).await?;
     if still.len() != events.len() {
         return Ok(Forgotten::NONE);
     }

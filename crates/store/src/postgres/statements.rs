@@ -363,7 +363,7 @@ statements! {
          LEFT JOIN delivery d ON d.tenant_no = e.tenant_no AND d.event_no = e.event_no
          WHERE e.tenant_no = $1 AND e.application_no = $2 ORDER BY e.seq LIMIT $4"
     );
-    DeliveriesGoLock: "SELECT event_no, state = 'held' FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])
+    DeliveriesForgetLock: "SELECT event_no, state = 'held' FROM delivery WHERE tenant_no = $1 AND event_no = ANY($2::bigint[])
                        AND state IN ('delivered', 'dead', 'held') ORDER BY event_no FOR UPDATE";
     // The limit as in `version_of`: each by its whole key.
     EventsBytesDelete: "DELETE FROM attempt_bytes WHERE $1 = tenant_no + 0 AND ctid = ANY(ARRAY(SELECT o.ctid FROM attempt a
