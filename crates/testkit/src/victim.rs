@@ -30,6 +30,8 @@ const ATTACKERS: [(Ipv4Addr, u64); 4] = [
 const VICTIMS: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 9), SHARED];
 /// Between two requests of the victim from one address.
 const VICTIM_EVERY: Duration = Duration::from_millis(20);
+/// How many requests the victim sends from each of its addresses at the least, however slow the machine is.
+const VICTIM_CALLS: usize = 25;
 /// How much longer it may take until a budget is used up.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TARGET: &str = "/v1/pay/events?limit=1";
@@ -75,7 +77,8 @@ struct Counts {
     stopped: AtomicBool,
 }
 
-/// Attacks for so long, and counts. Where the machine is slow it takes longer: until a budget is used up, and half as long from then on.
+/// Attacks for so long, and counts. Where the machine is slow it takes longer: until a budget is used up, half as long from then on, and until the victim has called
+/// often enough from each address.
 /// `settings` are further lines of the server's configuration file.
 pub async fn run(kind: StoreKind, seconds: u64, settings: &str) -> Result<Report> {
     let folder = tempfile::tempdir()?;
@@ -143,7 +146,7 @@ async fn call(listen: SocketAddr, from: Ipv4Addr, victim: Arc<Signer>, counts: A
     let mut ticks = interval(VICTIM_EVERY);
     let (mut good, mut all) = (0, 0);
     let mut connection = Connection::open_from(IpAddr::V4(from), listen).await?;
-    while !counts.enough.load(Ordering::SeqCst) {
+    while all < VICTIM_CALLS || !counts.enough.load(Ordering::SeqCst) {
         ticks.tick().await;
         let answer = connection.send(&victim.draft("GET", TARGET, b"").bytes()).await?;
         good += usize::from(answer.code() == "000000");

@@ -20,7 +20,6 @@ async fn bad_signatures_in_its_name_take_nothing_from_a_merchant() {
     let budget = "failed_auth_per_s = 1\nfailed_auth_burst = 100\n";
     let report = victim::run(StoreKind::of_this_run(), 3, budget).await.expect("a run");
     victim::print(&report);
-    assert!(report.own.1 > 20 && report.shared.1 > 20, "{report:?}");
     report.verdict(1).expect("the merchant is served, and there was an attack");
     assert!(report.refused >= 100, "{report:?}");
 }
