@@ -85,8 +85,8 @@ pub struct Tend {
     pub who: Who,
     /// Where in its life.
     pub stage: Stage,
-    /// What the last heartbeat said of when it began; none before the first one has been answered.
-    pub begun_at: Option<UnixMillis>,
+    /// What the last heartbeat said of how this process was seen; none before the first one has been answered.
+    pub seen: Option<Seen>,
     /// The most lanes that it wants; its fair share is a limit too.
     pub wants: u32,
     /// What it holds and goes on holding.
@@ -108,9 +108,45 @@ pub struct Tended {
     pub nodes_alive: u32,
     /// Nodes among `nodes_alive` that have noted other settings than this node. A node that has noted no settings is not listed.
     pub others: Vec<Other>,
-    /// When this process began under its node's id, by the database's clock. None: another one has begun under that id since and is alive, as where a
-    /// data folder was copied; it has the lanes, and nothing was noted of this one.
-    pub begun_at: Option<UnixMillis>,
+    /// How this process was seen, for its next heartbeat. None: another one has begun under its node's id since and is alive, as where a data folder was
+    /// copied; it has the lanes, and nothing was noted of this one.
+    pub seen: Option<Seen>,
+}
+
+/// How a process was seen, by the database's clock.
+///
+/// A node that was not seen for a lease counts as dead, and others take its lanes. But a database that was away for as long has seen nobody: the first
+/// one to reach it again would take everything, and all would forget what they know of their endpoints. So a process that was itself not seen for more
+/// than three fifths of a lease takes nothing from other nodes for a lease, in which those that live renew what is theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// When it began under its node's id.
+    pub begun_at: UnixMillis,
+    /// When it was seen last.
+    pub at: UnixMillis,
+    /// From when on it may take lanes of nodes that are not seen.
+    pub takes_from: UnixMillis,
+}
+
+impl Seen {
+    /// By a store that has one node.
+    const ALONE: Self = Self { begun_at: UnixMillis(0), at: UnixMillis(0), takes_from: UnixMillis(0) };
+
+    /// Seen now, after this.
+    pub(crate) fn after(before: Option<Self>, begun_at: UnixMillis, at: UnixMillis, lease_ms: i64) -> Self {
+        let takes_from = match before {
+            None => at,
+            Some(before) if at > before.takes_by(lease_ms) => at.plus_ms(lease_ms),
+            Some(before) => before.takes_from,
+        };
+        Self { begun_at, at, takes_from }
+    }
+
+    /// Until when the next heartbeat may take lanes of nodes that are not seen: one that comes later comes behind a gap. That of a node which was there
+    /// for as long is a fifth of a lease older at most, and so has not run out before.
+    pub(crate) fn takes_by(self, lease_ms: i64) -> UnixMillis {
+        self.at.plus_ms(lease_ms / 5 * 3)
+    }
 }
 
 /// A node that is alive and has noted other settings.
@@ -132,7 +168,7 @@ impl Tended {
             Stage::Begins | Stage::Runs => (all.collect(), 1),
             Stage::Leaves | Stage::Ends => (Vec::new(), 0),
         };
-        Self { held, nodes_alive, others: Vec::new(), begun_at: tend.begun_at.or(Some(UnixMillis(0))) }
+        Self { held, nodes_alive, others: Vec::new(), seen: tend.seen.or(Some(Seen::ALONE)) }
     }
 }
 

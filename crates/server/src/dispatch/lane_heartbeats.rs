@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_domain::lanes::{LANES, LaneSet};
-use countersign_domain::time::UnixMillis;
 use countersign_store::Store as _;
-use countersign_store::nodes::{Signal, Stage, Tend};
+use countersign_store::nodes::{Seen, Signal, Stage, Tend};
 use metrics::gauge;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -29,8 +28,8 @@ const LAST_BEAT_FOR: Duration = Duration::from_millis(500);
 /// What the heartbeats have come to.
 #[derive(Debug, Default)]
 pub(super) struct HeartbeatState {
-    /// When this process began, as the database said; none before the first heartbeat.
-    begun_at: Option<UnixMillis>,
+    /// How this process was seen, as the database said; none before the first heartbeat.
+    seen: Option<Seen>,
     /// The last one failed, and the log has said so.
     is_failing: bool,
     /// Since when another process has had this node's id.
@@ -72,7 +71,7 @@ impl Dispatcher {
             return self.opened(open_before);
         }
         let word = self.leases.word();
-        let stage = match (self.leases.all_leave(), state.begun_at) {
+        let stage = match (self.leases.all_leave(), state.seen) {
             (true, _) => Stage::Leaves,
             (false, Some(_)) => Stage::Runs,
             (false, None) => Stage::Begins,
@@ -84,8 +83,8 @@ impl Dispatcher {
                 if std::mem::take(&mut state.is_failing) {
                     tracing::info!("Heartbeats reach the database again");
                 }
-                self.see_replaced(&mut state, tended.begun_at.is_none(), sent);
-                state.begun_at = tended.begun_at.or(state.begun_at);
+                self.see_replaced(&mut state, tended.seen.is_none(), sent);
+                state.seen = tended.seen.or(state.seen);
                 state.unlike.tell(&self.settings.who.settings, &tended.others);
             }
             Err(error) => {
@@ -187,7 +186,7 @@ impl Dispatcher {
         Tend {
             who: self.settings.who.clone(),
             stage,
-            begun_at: state.begun_at,
+            seen: state.seen,
             wants: u32::from(LANES),
             held: word.held,
             give_back: word.give_back,

@@ -4,6 +4,7 @@
 //! it was sent. So it ends here no later than the database gives the lane to somebody else, and a process that was stopped begins nothing
 //! when it wakes up.
 
+use std::cmp::Reverse;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ struct Term {
     fence: Fence,
     /// When it ends unless it is renewed; none: never.
     until: Option<Instant>,
+    /// When this node took it.
+    taken: Instant,
     /// It is to be given back: nothing more begins, and it goes when the last attempt has landed.
     leaves: bool,
 }
@@ -92,8 +95,8 @@ pub(super) struct Leases(Mutex<Book>);
 
 impl Leases {
     /// Every lane, for ever: nobody else delivers.
-    pub(super) const fn alone() -> Self {
-        Self::each(Some(Term { fence: Fence(0), until: None, leaves: false }))
+    pub(super) fn alone() -> Self {
+        Self::each(Some(Term { fence: Fence(0), until: None, taken: Instant::now(), leaves: false }))
     }
 
     /// None yet.
@@ -194,23 +197,29 @@ impl Leases {
     }
 
     /// Takes note of what a heartbeat that was sent at `sent` found. What is more than the fair share leaves: first what nothing is in flight in, which
-    /// can go at once, from the last lane on.
+    /// can go at once; of that first what was taken last, of whose endpoints this node knows least; from the last lane on.
     pub(super) fn tended(&self, tended: &Tended, sent: Instant, lease: Duration) {
         let mut book = self.book();
         let Book { terms, in_flight, all_leave } = &mut *book;
         let before = std::mem::replace(terms, [None; LANES as usize]);
         for (lane, fence) in &tended.held {
-            let leaves = *all_leave || before[at(*lane)].is_some_and(|term| term.leaves && term.fence == *fence);
-            terms[at(*lane)] = Some(Term { fence: *fence, until: Some(sent + lease), leaves });
+            let same = before[at(*lane)].filter(|term| term.fence == *fence);
+            let leaves = *all_leave || same.is_some_and(|term| term.leaves);
+            let taken = same.map_or(sent, |term| term.taken);
+            terms[at(*lane)] = Some(Term { fence: *fence, until: Some(sent + lease), taken, leaves });
         }
-        let staying = tended.held.iter().filter(|(lane, _)| terms[at(*lane)].is_some_and(|term| !term.leaves)).count();
+        let mut staying: Vec<(bool, Reverse<Instant>, Reverse<usize>)> = Vec::with_capacity(terms.len());
+        for (lane, term) in terms.iter().enumerate() {
+            if let Some(term) = term.filter(|term| !term.leaves) {
+                staying.push((in_flight[lane] > 0, Reverse(term.taken), Reverse(lane)));
+            }
+        }
+        staying.sort_unstable();
         let share = usize::try_from(fair_share(tended.nodes_alive)).unwrap_or(usize::MAX);
-        let mut surplus = staying.saturating_sub(share);
-        for is_busy in [false, true] {
-            let such = terms.iter_mut().zip(&*in_flight).rev().filter(|(_, flights)| (**flights > 0) == is_busy);
-            for term in such.filter_map(|(term, _)| term.as_mut()).filter(|term| !term.leaves).take(surplus) {
+        let surplus = staying.len().saturating_sub(share);
+        for (_, _, Reverse(lane)) in staying.into_iter().take(surplus) {
+            if let Some(term) = &mut terms[lane] {
                 term.leaves = true;
-                surplus -= 1;
             }
         }
     }
@@ -235,7 +244,7 @@ mod tests {
             held: lanes.map(|number| (lane(number), Fence(fence))).collect(),
             nodes_alive,
             others: Vec::new(),
-            begun_at: None,
+            seen: None,
         }
     }
 
@@ -291,10 +300,33 @@ mod tests {
             held: vec![(lane(40), Fence(1)), (lane(50), Fence(1))],
             nodes_alive: 64,
             others: vec![],
-            begun_at: None,
+            seen: None,
         };
         leases.tended(&others, now, LEASE);
         assert_eq!(leases.open(now), [lane(40)].into_iter().collect(), "what leaves goes on leaving");
+    }
+
+    #[test]
+    fn what_was_taken_last_leaves_first() {
+        let leases = Leases::none();
+        let now = Instant::now();
+        leases.tended(&tended(32..64, 1, 2), now, LEASE);
+        // The other node was killed, and is back.
+        let mut both = tended(0..64, 1, 1);
+        both.held[..32].iter_mut().for_each(|(_, fence)| *fence = Fence(2));
+        leases.tended(&both, now + LEASE, LEASE);
+        assert_eq!(leases.begin(lane(5), now + LEASE), Some(Fence(2)));
+        leases.tended(&Tended { nodes_alive: 2, ..both.clone() }, now + LEASE, LEASE);
+        assert_eq!(
+            leases.open(now + LEASE),
+            (32..63).chain([5]).map(lane).collect(),
+            "but what something is in flight in stays"
+        );
+        // A term of its own that another node had in between is a new one.
+        both.held[63].1 = Fence(3);
+        leases.land(lane(5));
+        leases.tended(&Tended { nodes_alive: 3, ..both }, now + 2 * LEASE, LEASE);
+        assert_eq!(leases.open(now + 2 * LEASE), (32..54).map(lane).collect());
     }
 
     #[test]
@@ -332,7 +364,7 @@ mod tests {
         assert_eq!((word.held, word.give_back.len()), (vec![(lane(40), Fence(1))], 63));
         // A heartbeat that was under way may have taken another one.
         let held = vec![(lane(40), Fence(1)), (lane(50), Fence(7))];
-        leases.tended(&Tended { held, nodes_alive: 2, others: Vec::new(), begun_at: None }, now, LEASE);
+        leases.tended(&Tended { held, nodes_alive: 2, others: Vec::new(), seen: None }, now, LEASE);
         assert!(leases.open(now).is_empty(), "it leaves, too");
         assert_eq!(leases.word().give_back, [(lane(50), Fence(7))]);
         leases.cut_off();

@@ -49,12 +49,7 @@ async fn on_a_database() -> (Deployment, Arc<App>, Arc<Dispatcher>) {
 }
 
 fn every_lane() -> Tended {
-    Tended {
-        held: Lane::all().map(|lane| (lane, Fence(0))).collect(),
-        nodes_alive: 1,
-        others: Vec::new(),
-        begun_at: Some(UnixMillis(0)),
-    }
+    Tended { held: Lane::all().map(|lane| (lane, Fence(0))).collect(), nodes_alive: 1, others: Vec::new(), seen: None }
 }
 
 /// An endpoint at which no attempt ends, as long as it is there: connections wait in its line for ever.

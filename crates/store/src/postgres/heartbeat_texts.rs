@@ -29,7 +29,8 @@ macro_rules! stays {
 }
 
 // A process that begins takes its id over, whoever had it. Of one that runs, $5 says when it began: it is seen unless another one has begun since and
-// is alive. Where that one is not, this one begins anew. Answers when the process that was seen began; nothing if it is not this one.
+// is alive. Where that one is not, this one begins anew. Answers when the process that was seen began, and when it was seen: now;
+// nothing if it is not this one.
 pub(super) const SEEN: &str = concat!(
     "INSERT INTO node AS n (node_id, name, started_at, seen_at, clock_ahead_ms)
      SELECT $1, $2, CASE WHEN $4 THEN t.now ELSE coalesce($5, t.now) END, t.now, $3 FROM (SELECT ",
@@ -40,7 +41,7 @@ pub(super) const SEEN: &str = concat!(
                   ELSE greatest(excluded.seen_at, n.started_at + 1) END
      WHERE $4 OR $5::bigint IS NULL OR n.started_at = $5 OR NOT ",
     is_alive!("$6::bigint"),
-    " RETURNING n.started_at"
+    " RETURNING n.started_at, n.seen_at"
 );
 
 // Written once, and read with each beat: another node may have forgotten this one.
@@ -75,6 +76,29 @@ pub(super) const NODES: &str = concat!(
     ") FROM node n LEFT JOIN node_program p ON p.node_id = n.node_id ORDER BY is_alive DESC, n.started_at, n.node_id LIMIT $2"
 );
 
+/// Whether it is between these times; null: as before the first heartbeat, when nothing is known against it.
+macro_rules! may_take {
+    ($from:literal, $by:literal, $lease:literal) => {
+        concat!(
+            "coalesce((",
+            now!(),
+            " >= ",
+            $from,
+            " OR ",
+            now!(),
+            " < ",
+            $from,
+            " - ",
+            $lease,
+            ") AND ",
+            now!(),
+            " <= ",
+            $by,
+            ", true)"
+        )
+    };
+}
+
 pub(super) const RENEW: &str = concat!(
     "UPDATE delivery_lane l SET expires_at = ",
     now!(),
@@ -87,7 +111,8 @@ pub(super) const RENEW: &str = concat!(
 // What others are about to renew, to take or to commit under is locked, and left alone until the next heartbeat. A term that ends later than the
 // longest lease from now, a minute, was begun while the clock was ahead: it ends then, which is not before whoever has it stops believing in it.
 //
-// A process whose id is another's now takes nothing.
+// A process whose id is another's now takes nothing. From other nodes it takes only between $5 and $6; a time that lies further ahead than a lease is of
+// before the clock went back.
 pub(super) const TAKE: &str = concat!(
     "WITH far AS (SELECT lane FROM delivery_lane WHERE expires_at > ",
     now!(),
@@ -102,7 +127,9 @@ pub(super) const TAKE: &str = concat!(
     "),
      free AS (SELECT lane FROM delivery_lane WHERE (node IS NULL OR expires_at <= ",
     now!(),
-    ") AND ",
+    " AND (node = $1 OR ",
+    may_take!("$5::bigint", "$6::bigint", "$2::bigint"),
+    ")) AND ",
     is_still!("$4::bigint"),
     " ORDER BY lane LIMIT greatest(0, least($3::bigint, (SELECT (63 + nodes) / nodes FROM alive))
          - (SELECT count(*) FROM delivery_lane WHERE node = $1 AND expires_at > ",

@@ -22,7 +22,7 @@ use super::session::{Params, Session};
 use super::statements::Sql;
 use super::writer_connections::WriterConnections;
 use crate::contract::StoreError;
-use crate::nodes::{DIRECTORY_CHANGES_MAX, DirectoryChanges, NodeId, NodeRow, Other, Stage, Tend, Tended, Who};
+use crate::nodes::{DIRECTORY_CHANGES_MAX, DirectoryChanges, NodeId, NodeRow, Other, Seen, Stage, Tend, Tended, Who};
 
 /// Statements of a heartbeat.
 const TENDING: &[Sql] = &[
@@ -152,7 +152,10 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     let (held, held_at) = columns(&tend.held);
     let (back, back_at) = columns(&tend.give_back);
     let (begins, leaves, ends) = (tend.stage == Stage::Begins, tend.stage == Stage::Leaves, tend.stage == Stage::Ends);
-    let (wants, begun_at) = (i64::from(tend.wants), tend.begun_at.filter(|_| !begins).map(|at| at.0));
+    let before = tend.seen.filter(|_| !begins);
+    let (wants, begun_at) = (i64::from(tend.wants), before.map(|seen| seen.begun_at.0));
+    let takes_from = before.map(|seen| seen.takes_from.0);
+    let takes_by = before.map(|seen| seen.takes_by(tend.lease_ms).0);
     // The node's own row comes first: processes under one id wait for each other there, and see what the one before them has taken.
     let mut steps = vec![session.word("BEGIN")];
     let seen = steps.len();
@@ -177,21 +180,28 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
         steps.push(session.step(Sql::LanesRenew, vec![&node, &held, &held_at, &tend.lease_ms, &begun_at]));
     }
     if !ends && !leaves {
-        steps.push(session.step(Sql::LanesTake, vec![&node, &tend.lease_ms, &wants, &begun_at]));
+        steps
+            .push(session.step(Sql::LanesTake, vec![&node, &tend.lease_ms, &wants, &begun_at, &takes_from, &takes_by]));
     }
     steps.push(session.word("COMMIT"));
     let rows = in_order(steps).await.map_err(|(_, error)| fault(error))?;
     let mut held = rows[alive + 1..].iter().flatten().map(read).collect::<Result<Vec<_>, _>>()?;
     held.sort_unstable();
     // A node that ends is not seen any more, and asks for nothing either.
-    let begun_at = if ends { tend.begun_at } else { rows[seen].first().map(began).transpose()? };
+    let seen = if ends {
+        tend.seen
+    } else {
+        rows[seen].first().map(|row| read_seen(row, before, tend.lease_ms)).transpose()?
+    };
     let others = rows[alive].iter().filter_map(|row| other(row).transpose()).collect::<Result<_, _>>()?;
-    Ok(Tended { held, nodes_alive: u32::try_from(rows[alive].len()).unwrap_or(u32::MAX), others, begun_at })
+    Ok(Tended { held, nodes_alive: u32::try_from(rows[alive].len()).unwrap_or(u32::MAX), others, seen })
 }
 
-/// When the process that was seen began.
-fn began(row: &Row) -> Result<UnixMillis, StoreError> {
-    Ok(UnixMillis(Fields::new(row, "node", 0, 0).int()?))
+/// How a process was seen that had been seen so before.
+fn read_seen(row: &Row, before: Option<Seen>, lease_ms: i64) -> Result<Seen, StoreError> {
+    let mut f = Fields::new(row, "node", 0, 0);
+    let (begun_at, at) = (UnixMillis(f.int()?), UnixMillis(f.int()?));
+    Ok(Seen::after(before, begun_at, at, lease_ms))
 }
 
 /// A node that is alive, if it has noted other settings.

@@ -25,6 +25,7 @@ mod leaving;
 mod listed;
 mod other_settings;
 mod replaced;
+mod silence;
 
 /// Long enough for every test.
 const LEASE_MS: i64 = 600_000;
@@ -49,7 +50,7 @@ pub fn heartbeat(node: u8, held: &[(Lane, Fence)]) -> Tend {
             settings: "s1".to_owned(),
         },
         stage: Stage::Runs,
-        begun_at: None,
+        seen: None,
         wants: u32::from(LANES),
         held: held.to_vec(),
         give_back: Vec::new(),
@@ -120,41 +121,6 @@ async fn a_node_that_begins_again_waits_for_no_lease_of_its_own() {
     assert!(late.held.iter().all(|(_, fence)| *fence == Fence(2)), "nor is it given back by it");
     let names = database.client().await.query("SELECT name FROM node ORDER BY name", &[]).await.expect("reads");
     assert_eq!(names.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), ["node 1", "node 2"]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_ended_unseen_is_renewed_under_its_fence_and_one_that_was_taken_is_not() {
-    let (database, [one, two]) = two_nodes().await;
-    let held = tend(&one, heartbeat(1, &[])).await.held;
-    expire(&database, 1).await;
-    assert_eq!(tend(&one, heartbeat(1, &held)).await.held, held, "nobody came in between");
-    expire(&database, 1).await;
-    let taken = tend(&two, heartbeat(2, &[])).await;
-    assert_eq!((taken.held.len(), taken.nodes_alive), (64, 1));
-    let late = tend(&one, heartbeat(1, &held)).await;
-    assert_eq!((late.held.as_slice(), late.nodes_alive), ([].as_slice(), 2));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_term_of_a_database_clock_that_was_ahead_ends_within_a_minute_and_its_node_does_not_count() {
-    let (database, [one, two]) = two_nodes().await;
-    let held = tend(&one, heartbeat(1, &[])).await.held;
-    let client = database.client().await;
-    for ahead in
-        ["UPDATE delivery_lane SET expires_at = expires_at + 3600000", "UPDATE node SET seen_at = seen_at + 3600000"]
-    {
-        client.execute(ahead, &[]).await.expect("is written");
-    }
-    let beside = tend(&two, heartbeat(2, &[])).await;
-    assert_eq!((beside.held.len(), beside.nodes_alive), (0, 1), "nothing is taken from whoever may be there");
-    let left = "SELECT max(expires_at) - (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM delivery_lane";
-    let left: i64 = client.query_one(left, &[]).await.expect("reads").get(0);
-    assert!((1..=60_000).contains(&left), "{left} ms");
-    let there = tend(&one, heartbeat(1, &held)).await;
-    assert_eq!((&there.held, there.nodes_alive), (&held, 2), "it is there");
-    let left =
-        client.execute("UPDATE delivery_lane SET expires_at = 0 WHERE expires_at > 0", &[]).await.expect("is written");
-    assert_eq!((left, tend(&two, heartbeat(2, &[])).await.held.len()), (64, 32), "and when they end, half go over");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

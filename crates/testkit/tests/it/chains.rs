@@ -168,7 +168,7 @@ async fn no_chain_is_begun_beside_a_node_that_is_alive() {
     let beat = |stage| Tend {
         who: Who { node: NodeId([3; 16]), ..Who::NOBODY },
         stage,
-        begun_at: None,
+        seen: None,
         wants: 0,
         held: Vec::new(),
         give_back: Vec::new(),

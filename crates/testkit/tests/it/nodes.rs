@@ -28,6 +28,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
+mod away;
 mod copied;
 mod endpoints;
 mod leaving;
