@@ -176,6 +176,14 @@ impl Fleet {
         self.proxy.until_it_sees(&up).await?;
         Ok(())
     }
+
+    /// The same with the exception of one that is up and has been told to stop.
+    async fn until_without(&self, leaves: usize) -> Result<()> {
+        let up: Vec<bool> =
+            self.nodes.iter().enumerate().map(|(number, node)| node.is_up() && number != leaves).collect();
+        self.proxy.until_it_sees(&up).await?;
+        Ok(())
+    }
 }
 
 /// Addresses that no other process uses: loopback has sixteen million, and each process takes one that is made of its id. A node

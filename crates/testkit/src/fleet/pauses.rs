@@ -11,13 +11,13 @@ use super::{Fleet, Node};
 use crate::patience::until;
 use crate::receiver::{Receiver, Reply};
 
-const CONFIG: &str = "rate_limit_per_s = 0\ndispatch_lease = \"1s\"\n";
+const CONFIG: &str = "rate_limit_per_s = 0\ndispatch_lease = \"3s\"\n";
 const NODES: usize = 2;
 /// One event of each is in flight in a round: enough that each node has some.
 const APPLICATIONS: usize = 12;
 /// Lanes of each node.
 const SHARE: usize = 64 / NODES;
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 const FENCED: &str = "countersign_callback_results_fenced_total";
 
 /// What all rounds have shown.
@@ -101,15 +101,14 @@ impl Stage {
             };
             until("the node that is awake takes over and delivers", SOON, delivered).await?;
         }
-        let late = self.receiver.received().len() - already - APPLICATIONS;
         paused.server()?.resume()?;
         // Of the node that is awake, too: on a busy machine it may have been late with its own lease, and have sent again.
         let refused = async || {
+            let late = self.receiver.received().len() - already - APPLICATIONS;
             let of_paused = fenced(paused).await? - before.0;
-            Ok((of_paused + fenced(awake).await? - before.1 == late).then_some(of_paused))
+            Ok((of_paused + fenced(awake).await? - before.1 == late).then_some((late, of_paused)))
         };
-        let refused = until("every late result is refused", SOON, refused).await;
-        let (of_paused, _) = refused.with_context(|| format!("{late} were in flight"))?;
+        let ((late, of_paused), _) = until("every late result is refused", SOON, refused).await?;
         ensure!(of_paused > 0, "the node that was stopped had no attempt in flight");
         self.report.fenced += late;
         self.report.events += APPLICATIONS;

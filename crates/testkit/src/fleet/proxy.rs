@@ -15,7 +15,7 @@ use crate::patience::until;
 
 /// Where Debian and people who build it themselves put it; `cargo xtask test` looks there, too.
 const PROGRAMS: [&str; 2] = ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy"];
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A node as the proxy sees it.
 #[derive(Clone, Copy, Debug)]
@@ -132,9 +132,10 @@ fn text(
     nodes: &[Behind],
     under_way: UnderWay,
 ) -> String {
-    // Where nothing hangs, a node that answers late is only on a busy machine, and not one to leave; nor is one where the proxy itself was late.
+    // A node that is gone refuses connections, and one without a database says so, both at once. One that answers late is only on a busy machine, and not
+    // one to leave; nor, where nothing hangs, is one where the proxy itself was late.
     let (when_down, [connect, patience], fall) = match under_way {
-        UnderWay::Cut => (" on-marked-down shutdown-sessions", ["500ms", "400ms"], 1),
+        UnderWay::Cut => (" on-marked-down shutdown-sessions", ["3s", "3s"], 1),
         UnderWay::End => ("", ["20s", "30s"], 3),
     };
     let mut text = format!(

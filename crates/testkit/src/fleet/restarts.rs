@@ -17,7 +17,7 @@ const DATABASE: &str = "countersign";
 const AFTERWARDS: usize = 100;
 /// A node looks for the fate of a commit for 5 s. A server that was away for less, and was busy before, leaves nobody in the dark. What counts is when
 /// the node could ask again: a server that is up may be slow to take it in.
-const FATE_WITHIN: Duration = Duration::from_secs(4);
+pub(super) const FATE_WITHIN: Duration = Duration::from_secs(4);
 /// From the return of the server until the first acknowledged write.
 pub const RECOVERED_WITHIN: Duration = Duration::from_secs(2);
 

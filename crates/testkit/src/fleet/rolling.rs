@@ -10,8 +10,9 @@ use super::crowd::{self, Crowd, Tally};
 use super::span::Spans;
 use super::{Fleet, UnderWay};
 
-/// A node lingers for longer than the proxy takes to notice: it asks each 200 ms, three times.
-const CONFIG: &str = "rate_limit_per_s = 0\ntimestamp_tolerance_ms = 600000\n[limits]\nstop_delay = \"5s\"\n";
+/// A node lingers until the proxy has noticed, when it is told a second time; for as long as that may take. No lease runs out on a busy machine.
+const CONFIG: &str =
+    "rate_limit_per_s = 0\ntimestamp_tolerance_ms = 600000\ndispatch_lease = \"10s\"\n[limits]\nstop_delay = \"2m\"\n";
 const NODES: usize = 2;
 /// How long the receiver takes: so that attempts are in flight when a node is told to stop.
 const INBOX_DELAY: Duration = Duration::from_millis(20);
@@ -50,7 +51,10 @@ async fn round(round: usize, fleet: &mut Fleet, crowd: &mut Crowd) -> Result<Dur
     load.until_acknowledged(EACH).await?;
     let late = crowd.late_drafts();
     let told = Instant::now();
-    let node = &mut fleet.nodes_mut()[round % NODES];
+    let leaves = round % NODES;
+    fleet.nodes()[leaves].server()?.tell_to_stop()?;
+    fleet.until_without(leaves).await?;
+    let node = &mut fleet.nodes_mut()[leaves];
     ensure!(node.leave().await?, "it did not end with code 0 after SIGTERM");
     let ended = told.elapsed();
     node.start()?;

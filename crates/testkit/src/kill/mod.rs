@@ -37,7 +37,7 @@ const IN_HAND_FOR: Duration = Duration::from_millis(5);
 /// On PostgreSQL the server stamps by the database's clock as it knows it, which may be some milliseconds off the one that kills are noted by.
 const CLOCKS_APART_MS: i64 = 50;
 /// Less than the server waits for an answer: what it gave up would come again without a kill.
-const BUSY_WITHIN: Duration = Duration::from_secs(12);
+const BUSY_WITHIN: Duration = Duration::from_secs(50);
 
 /// What all rounds together have shown.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +76,9 @@ pub struct Report {
 fn serve(deployment: &mut Deployment, life: usize) -> Result<Server> {
     // The load is one application's; its limit is not what is tested here, nor is how old a request may be: a start may take its time.
     let threads = (life + 1) % 2;
-    deployment.config = format!("rate_limit_per_s = 0\ntimestamp_tolerance_ms = 600000\nworker_threads = {threads}\n");
+    deployment.config = format!(
+        "rate_limit_per_s = 0\ntimestamp_tolerance_ms = 600000\nworker_threads = {threads}\ncallback_deadline = \"1m\"\n"
+    );
     deployment.serve()
 }
 

@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 
 use crate::journey_rule_upgrade::{bank, good};
 
+/// For what must happen: far longer than it takes.
+const SOON: Duration = Duration::from_secs(60);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_spoiled_is_found_with_its_place_and_who_has_no_key_forges_nothing() {
     let plan = Plan { trials: 60, seed: 20_260_104 };
@@ -272,13 +275,13 @@ async fn what_retention_has_freed_is_told_of_and_the_file_stays_good() {
         moved(&world, &id, json!({"status": to})).await;
     }
     let tried = async || Ok((verified(&world, &id).await.callbacks[0].attempts == 1).then_some(()));
-    until("an attempt is made", Duration::from_secs(10), tried).await.expect("it is");
+    until("an attempt is made", SOON, tried).await.expect("it is");
     world.clock.advance_ms(7_000);
     let delivered = async || {
         let told = verified(&world, &id).await.callbacks;
         Ok((told.len() == 2 && told.iter().all(|told| told.state == "delivered")).then_some(()))
     };
-    until("both callbacks are delivered", Duration::from_secs(10), delivered).await.expect("they are");
+    until("both callbacks are delivered", SOON, delivered).await.expect("they are");
     let kept = json!("kept");
     assert_eq!(wires(&exported(&world, &id).await), [(kept.clone(), false), (kept.clone(), true), (kept, true)]);
 

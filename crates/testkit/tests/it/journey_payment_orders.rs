@@ -58,7 +58,7 @@ pub async fn pulled(world: &World, signer: &Signer) -> Vec<Value> {
 /// Waits until so many callbacks were written.
 pub async fn told(world: &World, signer: &Signer, count: usize) {
     let written = async || Ok((pulled(world, signer).await.len() == count).then_some(()));
-    until("callbacks are written", Duration::from_secs(10), written).await.expect("they are");
+    until("callbacks are written", Duration::from_secs(60), written).await.expect("they are");
 }
 
 async fn count(world: &World) -> usize {

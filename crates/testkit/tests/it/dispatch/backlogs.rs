@@ -95,7 +95,7 @@ fn run_dispatcher(bench: &Bench) -> (JoinHandle<()>, watch::Sender<bool>) {
 
 /// Waits until it holds.
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    patience::until(what, SOON, async || Ok(holds().await.then_some(()))).await.expect("it comes to hold");
+    patience::until(what, LONG, async || Ok(holds().await.then_some(()))).await.expect("it comes to hold");
 }
 
 async fn states(bench: &Bench, state: DeliveryState) -> Vec<EventRow> {

@@ -93,7 +93,7 @@ async fn an_event_goes_out_once_whether_it_was_handed_over_or_a_read_has_found_i
         ended.expect("no panic");
     }
     let all = owners.len() + WRITERS * EVENTS_EACH;
-    endpoint.wait_for(all, SOON).await.expect("every event goes out");
+    endpoint.wait_for(all, LONG).await.expect("every event goes out");
     rings.abort();
     running.stop().await;
     let mut times: HashMap<String, usize> = HashMap::new();

@@ -12,7 +12,7 @@ async fn failing(fleet: &Fleet, node: &Running) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_node_keeps_its_lanes_and_what_it_knows_of_its_endpoints() {
-    let fleet = Fleet::new(2, |_| {}).await;
+    let fleet = Fleet::new(2, |config| config.dispatch_lease = Period(Duration::from_secs(10))).await;
     let (one, two) = (fleet.start(0).await, fleet.start(1).await);
     let held = |node: &Running| node.app.bell.lanes();
     until("the lanes are shared", async || held(&one).len() == 32 && held(&two).len() == 32).await;

@@ -9,7 +9,7 @@ async fn why_not_ready(node: &Running) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_nodes_with_one_id_the_older_one_is_not_ready_and_delivers_nothing_until_the_other_is_gone() {
-    let fleet = Fleet::new(2, |config| config.dispatch_lease = Period(Duration::from_secs(3))).await;
+    let fleet = Fleet::new(2, |config| config.dispatch_lease = Period(Duration::from_secs(5))).await;
     let old = fleet.start(0).await;
     std::fs::copy(fleet.configs[0].data.join("node.id"), fleet.configs[1].data.join("node.id")).expect("is copied");
     let signer = fleet.access(&old).institution("bank", 0, None).await.expect("an institution");
