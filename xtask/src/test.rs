@@ -18,7 +18,7 @@ const WHOLE_SERVERS: &[&str] =
     &["--locked", "--package", "countersign", "--package", "countersign-testkit", "--test", "it"];
 
 /// The one list of what the run on PostgreSQL leaves out, by parts of names, and why: nothing else is skipped anywhere.
-const NOT_AGAIN: [(&str, &str); 23] = [
+const NOT_AGAIN: [(&str, &str); 25] = [
     ("tidy::", "reads source text, starts nothing"),
     ("egress::", "what goes out is not the store's; its network has no PostgreSQL"),
     ("histories::", "each of these names its store, and some name PostgreSQL"),
@@ -42,6 +42,8 @@ const NOT_AGAIN: [(&str, &str); 23] = [
     ("hostile::slow::", "what a connection may do before its request is read whole: no store"),
     ("hostile::floods::", "the same"),
     ("hostile::smuggling::", "the same"),
+    ("http_2::", "the same"),
+    ("tls::", "what a listener does with certificates: no store"),
 ];
 
 const EXAMPLES_IN_DOCS: &[&str] = &["test", "--locked", "--workspace", "--no-fail-fast", "--doc"];

@@ -18,12 +18,12 @@ async fn of_two_nodes_that_get_one_request_at_once_one_accepts_it_also_when_one_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_and_no_lane_is_held_twice_while_one_node_after_the_other_is_killed() {
     let database = Database::new().await;
-    let report = kills::run(&database, 4).await.expect("every kill leaves what was acknowledged");
+    let report = kills::run(&database, 3).await.expect("every kill leaves what was acknowledged");
     kills::print(&report);
     let tally = report.tally;
-    assert!(tally.upgrades >= 4 * 300 && tally.events > 100 && tally.queries > 100, "{tally:?}");
-    assert!(tally.unanswered > 0 && tally.honest_late == 16, "{tally:?}");
-    assert!(report.lanes.handovers() > 0 && report.connections >= 4, "others took over what was in flight");
+    assert!(tally.upgrades >= 3 * 300 && tally.events > 100 && tally.queries > 100, "{tally:?}");
+    assert!(tally.unanswered > 0 && tally.honest_late == 12, "{tally:?}");
+    assert!(report.lanes.handovers() > 0 && report.connections >= 3, "others took over what was in flight");
     // Each kill comes when so much is under way, not after a time: on a busy machine that is with fewer bizIds.
     assert!(report.repeats.chains > 50, "{:?}", report.repeats);
 }
