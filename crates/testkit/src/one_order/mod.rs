@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::backing::StoreKind;
 use crate::dice::Dice;
 use crate::patience::until;
-use crate::wire::{Connection, Signer, once};
+use crate::wire::{Connection, Signer, once, once_served};
 
 pub(crate) mod nodes;
 mod subject;
@@ -22,7 +22,7 @@ use nodes::Nodes;
 pub use subject::Subject;
 
 /// How long an order may take to be there.
-const MADE_WITHIN: Duration = Duration::from_secs(10);
+const MADE_WITHIN: Duration = Duration::from_secs(60);
 /// A client that is cut off at any moment is cut off by then, in microseconds.
 const CUT_US_MAX: i64 = 3_000;
 
@@ -76,7 +76,8 @@ impl Run {
     }
 
     async fn ask(&self, client: usize, name: &str, content: &Value) -> Result<Value> {
-        Ok(once(self.nodes.listen(client), &self.signed(name, content)).await?.json())
+        // A 503 says that nothing was done: its turn did not come soon.
+        Ok(once_served(self.nodes.listen(client), &self.signed(name, content)).await?.json())
     }
 
     /// Makes an order, which must succeed: its number.
