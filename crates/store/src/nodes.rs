@@ -142,10 +142,14 @@ impl Seen {
         Self { begun_at, at, takes_from }
     }
 
-    /// Until when the next heartbeat may take lanes of nodes that are not seen: one that comes later comes behind a gap. That of a node which was there
-    /// for as long is a fifth of a lease older at most, and so has not run out before.
+    /// Until when the next heartbeat may take lanes of nodes that are not seen: one that comes later comes behind a gap. The last heartbeat of a node
+    /// which was there for as long is a fifth of a lease older at most, and so its lease has not run out before.
+    ///
+    /// While it waits behind a gap as it is, the next gap is a whole lease: where each heartbeat is late, as by a slow commit, a dead node's lanes are
+    /// taken all the same, if later.
     pub(crate) fn takes_by(self, lease_ms: i64) -> UnixMillis {
-        self.at.plus_ms(lease_ms / 5 * 3)
+        let waits = self.takes_from > self.at;
+        self.at.plus_ms(if waits { lease_ms } else { lease_ms / 5 * 3 })
     }
 }
 
@@ -204,4 +208,41 @@ pub enum Signal {
     Due(LaneSet),
     /// An application or a secret has changed.
     Directory,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE_MS: i64 = 5_000;
+
+    /// Of heartbeats at these times, those that may take lanes of nodes that are not seen.
+    fn taking(beats: impl IntoIterator<Item = i64>) -> Vec<i64> {
+        let mut seen = None;
+        let mut taking = Vec::new();
+        for at in beats.into_iter().map(UnixMillis) {
+            let before: Option<Seen> = seen;
+            if before.is_none_or(|before| (before.takes_from..=before.takes_by(LEASE_MS)).contains(&at)) {
+                taking.push(at.0);
+            }
+            seen = Some(Seen::after(before, UnixMillis(0), at, LEASE_MS));
+        }
+        taking
+    }
+
+    #[test]
+    fn behind_a_gap_nothing_is_taken_for_a_lease() {
+        let beats = [0, 1_000, 4_000, 7_001, 8_000, 9_000, 10_000, 11_000, 12_000, 12_001, 13_000];
+        assert_eq!(taking(beats), [0, 1_000, 4_000, 12_001, 13_000]);
+        let away_again = [0, 60_000, 61_000, 66_001, 67_000, 70_000, 71_001];
+        assert_eq!(taking(away_again), [0, 71_001], "it was away once more meanwhile");
+    }
+
+    #[test]
+    fn who_is_always_late_takes_all_the_same() {
+        for pause in [3_001, 4_000, 4_999, 5_000] {
+            let taken = taking((0..12).map(|beat| beat * pause));
+            assert!(taken.len() >= 4, "each {pause} ms: {taken:?}");
+        }
+    }
 }
