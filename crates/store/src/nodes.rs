@@ -116,8 +116,8 @@ pub struct Tended {
 /// How a process was seen, by the database's clock.
 ///
 /// A node that was not seen for a lease counts as dead, and others take its lanes. But a database that was away for as long has seen nobody: the first
-/// one to reach it again would take everything, and all would forget what they know of their endpoints. So a process that was itself not seen for more
-/// than three fifths of a lease takes nothing from other nodes for a lease, in which those that live renew what is theirs.
+/// one to reach it again would take everything, and all would forget what they know of their endpoints. So a process that has just begun, or was
+/// itself not seen for more than three fifths of a lease, waits before it takes anything from other nodes; those that live renew what is theirs meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// When it began under its node's id.
@@ -128,17 +128,22 @@ pub struct Seen {
     pub takes_from: UnixMillis,
 }
 
+/// A node finds within so many ms that the database is back, however short the lease is: it tries each second.
+const BACK_WITHIN_MS: i64 = 5_000;
+
 impl Seen {
     /// By a store that has one node.
     const ALONE: Self = Self { begun_at: UnixMillis(0), at: UnixMillis(0), takes_from: UnixMillis(0) };
 
     /// Seen now, after this.
     pub(crate) fn after(before: Option<Self>, begun_at: UnixMillis, at: UnixMillis, lease_ms: i64) -> Self {
+        let waited = at.plus_ms(lease_ms.max(BACK_WITHIN_MS));
         let takes_from = match before {
-            None => at,
-            Some(before) if at > before.takes_by(lease_ms) => at.plus_ms(lease_ms),
-            Some(before) => before.takes_from,
+            Some(before) if at <= before.takes_by(lease_ms) => before.takes_from,
+            Some(_) | None => waited,
         };
+        // A later one is of a clock that was ahead.
+        let takes_from = if takes_from > waited { at } else { takes_from };
         Self { begun_at, at, takes_from }
     }
 
@@ -146,7 +151,7 @@ impl Seen {
     /// which was there for as long is a fifth of a lease older at most, and so its lease has not run out before.
     ///
     /// While it waits behind a gap as it is, the next gap is a whole lease: where each heartbeat is late, as by a slow commit, a dead node's lanes are
-    /// taken all the same, if later.
+    /// taken all the same, if later. The price: if the database is away once more meanwhile, for less than that, what others have may be taken.
     pub(crate) fn takes_by(self, lease_ms: i64) -> UnixMillis {
         let waits = self.takes_from > self.at;
         self.at.plus_ms(if waits { lease_ms } else { lease_ms / 5 * 3 })
@@ -217,32 +222,42 @@ mod tests {
     const LEASE_MS: i64 = 5_000;
 
     /// Of heartbeats at these times, those that may take lanes of nodes that are not seen.
-    fn taking(beats: impl IntoIterator<Item = i64>) -> Vec<i64> {
-        let mut seen = None;
+    fn taking(beats: impl IntoIterator<Item = i64>, lease_ms: i64) -> Vec<i64> {
+        let mut seen: Option<Seen> = None;
         let mut taking = Vec::new();
         for at in beats.into_iter().map(UnixMillis) {
-            let before: Option<Seen> = seen;
-            if before.is_none_or(|before| (before.takes_from..=before.takes_by(LEASE_MS)).contains(&at)) {
+            if seen.is_some_and(|seen| (seen.takes_from..=seen.takes_by(lease_ms)).contains(&at)) {
                 taking.push(at.0);
             }
-            seen = Some(Seen::after(before, UnixMillis(0), at, LEASE_MS));
+            seen = Some(Seen::after(seen, UnixMillis(0), at, lease_ms));
         }
         taking
     }
 
     #[test]
-    fn behind_a_gap_nothing_is_taken_for_a_lease() {
-        let beats = [0, 1_000, 4_000, 7_001, 8_000, 9_000, 10_000, 11_000, 12_000, 12_001, 13_000];
-        assert_eq!(taking(beats), [0, 1_000, 4_000, 12_001, 13_000]);
+    fn who_has_begun_takes_nothing_for_a_lease_and_nor_does_who_was_not_seen() {
+        let beats = [0, 1_000, 4_000, 5_000, 6_000, 9_000, 12_001, 13_000, 17_000, 17_001, 18_000];
+        assert_eq!(taking(beats, LEASE_MS), [5_000, 6_000, 9_000, 17_001, 18_000]);
         let away_again = [0, 60_000, 61_000, 66_001, 67_000, 70_000, 71_001];
-        assert_eq!(taking(away_again), [0, 71_001], "it was away once more meanwhile");
+        assert_eq!(taking(away_again, LEASE_MS), [71_001], "it was away once more meanwhile");
+        let for_less_than_a_lease = [0, 60_000, 61_000, 65_900];
+        assert_eq!(taking(for_less_than_a_lease, LEASE_MS), [65_900], "that may as well be a late heartbeat");
+        let by_short_leases = (0..60).map(|beat| beat * 200);
+        assert_eq!(taking(by_short_leases, 1_000)[0], 5_000, "nobody comes back within one second");
     }
 
     #[test]
     fn who_is_always_late_takes_all_the_same() {
         for pause in [3_001, 4_000, 4_999, 5_000] {
-            let taken = taking((0..12).map(|beat| beat * pause));
-            assert!(taken.len() >= 4, "each {pause} ms: {taken:?}");
+            let taken = taking((0..12).map(|beat| beat * pause), LEASE_MS);
+            assert!(taken.len() >= 3, "each {pause} ms: {taken:?}");
         }
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_makes_nobody_wait() {
+        let ahead = Seen::after(None, UnixMillis(0), UnixMillis(3_600_000), LEASE_MS);
+        let back = Seen::after(Some(ahead), UnixMillis(0), UnixMillis(1_000), LEASE_MS);
+        assert_eq!((back.takes_from, back.takes_by(LEASE_MS)), (UnixMillis(1_000), UnixMillis(4_000)));
     }
 }

@@ -76,7 +76,8 @@ pub(super) const NODES: &str = concat!(
     ") FROM node n LEFT JOIN node_program p ON p.node_id = n.node_id ORDER BY is_alive DESC, n.started_at, n.node_id LIMIT $2"
 );
 
-/// Whether it is between these times; null: as before the first heartbeat, when nothing is known against it.
+/// Whether it is between these times. The first one is never further ahead than a lease, or 5 s, unless the clock went back since. Null: nothing is
+/// known against it.
 macro_rules! may_take {
     ($from:literal, $by:literal, $lease:literal) => {
         concat!(
@@ -88,9 +89,9 @@ macro_rules! may_take {
             now!(),
             " < ",
             $from,
-            " - ",
+            " - greatest(5000, ",
             $lease,
-            ") AND ",
+            ")) AND ",
             now!(),
             " <= ",
             $by,
@@ -111,8 +112,7 @@ pub(super) const RENEW: &str = concat!(
 // What others are about to renew, to take or to commit under is locked, and left alone until the next heartbeat. A term that ends later than the
 // longest lease from now, a minute, was begun while the clock was ahead: it ends then, which is not before whoever has it stops believing in it.
 //
-// A process whose id is another's now takes nothing. From other nodes it takes only between $5 and $6; a time that lies further ahead than a lease is of
-// before the clock went back.
+// A process whose id is another's now takes nothing. From other nodes it takes only between $5 and $6.
 pub(super) const TAKE: &str = concat!(
     "WITH far AS (SELECT lane FROM delivery_lane WHERE expires_at > ",
     now!(),

@@ -154,8 +154,11 @@ async fn once(session: &Session, tend: &Tend) -> Result<Tended, StoreError> {
     let (begins, leaves, ends) = (tend.stage == Stage::Begins, tend.stage == Stage::Leaves, tend.stage == Stage::Ends);
     let before = tend.seen.filter(|_| !begins);
     let (wants, begun_at) = (i64::from(tend.wants), before.map(|seen| seen.begun_at.0));
-    let takes_from = before.map(|seen| seen.takes_from.0);
-    let takes_by = before.map(|seen| seen.takes_by(tend.lease_ms).0);
+    // Whoever begins takes nothing from other nodes yet.
+    let (takes_from, takes_by) = match before {
+        None if begins => (Some(0), Some(0)),
+        before => (before.map(|seen| seen.takes_from.0), before.map(|seen| seen.takes_by(tend.lease_ms).0)),
+    };
     // The node's own row comes first: processes under one id wait for each other there, and see what the one before them has taken.
     let mut steps = vec![session.word("BEGIN")];
     let seen = steps.len();

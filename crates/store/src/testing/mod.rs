@@ -227,9 +227,9 @@ impl Database {
         }
     }
 
-    /// Ends every lease, as if all nodes had been stopped for longer than one.
+    /// Ends every lease, as if all nodes had been stopped for longer than one: each lane is free, also for who has just begun.
     pub async fn end_leases(&self) {
-        let end = "UPDATE delivery_lane SET expires_at = 0; UPDATE node SET seen_at = 0";
+        let end = "UPDATE delivery_lane SET node = NULL, expires_at = 0; UPDATE node SET seen_at = 0";
         self.client().await.batch_execute(end).await.expect("are ended");
     }
 

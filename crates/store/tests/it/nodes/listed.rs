@@ -44,7 +44,7 @@ async fn nodes_are_listed_with_what_they_run_also_one_that_was_killed_but_none_t
     let rows: i64 = database.client().await.query_one(said, &[]).await.expect("reads").get(0);
     assert_eq!(rows, 1, "what ended says nothing more");
     tend(&two, Tend { stage: Stage::Begins, ..heartbeat(3, &[]) }).await;
-    assert_eq!(brief(&list().await), [("node 3".to_owned(), true, 64)], "one that was away for a day is forgotten");
+    assert_eq!(brief(&list().await), [("node 3".to_owned(), true, 0)], "one that was away for a day is forgotten");
     assert_eq!(are_listed().await, [false, false, true]);
     let rows: i64 = database.client().await.query_one(said, &[]).await.expect("reads").get(0);
     assert_eq!(rows, 1);
