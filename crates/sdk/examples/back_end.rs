@@ -137,14 +137,14 @@ impl BackEnd {
         let mut last = String::new();
         for _ in 0..TRIES {
             match self.once(method.clone(), path, body, key).await {
-                Ok(answer) if answer.status().is_success() => return Ok(answer.json().await?),
-                Ok(answer) if is_temporary(answer.status()) => {
-                    pause = pause.max(retry_after(&answer));
-                    last = format!("HTTP {}", answer.status());
+                Ok(Answer { status, body, .. }) if status.is_success() => return Ok(serde_json::from_slice(&body)?),
+                Ok(answer) if is_temporary(answer.status) => {
+                    pause = pause.max(answer.retry_after);
+                    last = format!("HTTP {}", answer.status);
                 }
                 // Our mistake: to repeat it would not help.
                 Ok(answer) => {
-                    let problem: Members = answer.json().await.unwrap_or_default();
+                    let problem: Members = serde_json::from_slice(&answer.body).unwrap_or_default();
                     bail!("refused with {}: {}", member(&problem, "label"), member(&problem, "detail"));
                 }
                 // Nobody knows whether it was done. The key makes it safe to ask again.
@@ -156,11 +156,22 @@ impl BackEnd {
         bail!("not answered in {TRIES} tries: {last}")
     }
 
-    async fn once(&self, method: Method, path: &str, body: &str, key: &str) -> reqwest::Result<Response> {
+    /// With the whole body: an answer that breaks off in the middle is none.
+    async fn once(&self, method: Method, path: &str, body: &str, key: &str) -> reqwest::Result<Answer> {
         let request = self.http.request(method, format!("{}{path}", self.base)).header(AUTHORIZATION, &self.bearer);
         let request = request.header("Idempotency-Key", key).header(CONTENT_TYPE, "application/json");
-        request.body(body.to_owned()).send().await
+        let response = request.body(body.to_owned()).send().await?;
+        let (status, retry_after) = (response.status(), retry_after(&response));
+        Ok(Answer { status, retry_after, body: response.bytes().await?.into() })
     }
+}
+
+/// An answer as it came.
+struct Answer {
+    status: StatusCode,
+    /// How long its sender wants to be left alone.
+    retry_after: Duration,
+    body: Vec<u8>,
 }
 
 fn is_temporary(status: StatusCode) -> bool {

@@ -194,6 +194,7 @@ pub enum Advice {
     /// Nothing was done. The client has set its clock by the server's and asked once more already; the sentence of the refusal may name an instant to
     /// wait for, as after a restore.
     SetClock,
-    /// Nothing was done, and the same again does not help: change what the sentence says.
+    /// Nothing was done, and the same again does not help: change what the sentence says. The exception is a 400001 ([`Code::InvalidParameter`]) whose
+    /// sentence says that the body did not arrive in time: that is the network, and the same may be sent again.
     Change,
 }

@@ -14,7 +14,16 @@ use crate::journey_rule_upgrade::{bank, good};
 #[path = "../../../sdk/examples/back_end.rs"]
 mod example;
 
-/// Takes requests to `to`, each on a connection of its own, and cuts every second one off once its answer begins to come.
+/// What becomes of an answer.
+#[derive(Clone, Copy)]
+enum Way {
+    Lost,
+    /// Its head arrives, and of its body nothing.
+    BrokenOff,
+    Whole,
+}
+
+/// Takes requests to `to`, each on a connection of its own, and cuts every second one off once its answer begins to come, or has begun to arrive.
 pub async fn lossy(to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -22,13 +31,18 @@ pub async fn lossy(to: SocketAddr) -> SocketAddr {
         for number in 0_u64.. {
             let Ok((client, _)) = listener.accept().await else { return };
             let server = TcpStream::connect(to).await.expect("the server is there");
-            tokio::spawn(pass(client, server, number % 2 == 0));
+            let way = match number % 4 {
+                0 => Way::Lost,
+                2 => Way::BrokenOff,
+                _ => Way::Whole,
+            };
+            tokio::spawn(pass(client, server, way));
         }
     });
     address
 }
 
-async fn pass(mut client: TcpStream, mut server: TcpStream, is_lost: bool) {
+async fn pass(mut client: TcpStream, mut server: TcpStream, way: Way) {
     let (mut up, mut down) = ([0; 4096], [0; 4096]);
     loop {
         tokio::select! {
@@ -36,14 +50,18 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, is_lost: bool) {
                 Ok(count) if count > 0 => server.write_all(&up[..count]).await.expect("is passed on"),
                 _ => return,
             },
-            read = server.read(&mut down) => match read {
-                // The answer was given, and nobody gets it.
-                Ok(count) if count > 0 && !is_lost => {
-                    client.write_all(&down[..count]).await.expect("is passed back");
-                    // The next request comes on a new connection.
-                    return client.shutdown().await.unwrap_or_default();
-                }
-                _ => return,
+            read = server.read(&mut down) => {
+                let Ok(count @ 1..) = read else { return };
+                let end = down.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |at| at + 4);
+                let count = match way {
+                    // The answer was given, and nobody gets it.
+                    Way::Lost => return,
+                    Way::BrokenOff => end,
+                    Way::Whole => count,
+                };
+                client.write_all(&down[..count]).await.expect("is passed back");
+                // The next request comes on a new connection.
+                return client.shutdown().await.unwrap_or_default();
             },
         }
     }
