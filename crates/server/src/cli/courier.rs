@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use countersign_domain::delivery::Outcome;
+use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::{Acknowledgement, CallbackBody, callback_nonce, read_acknowledgement};
 use countersign_protocol::endpoint::events::Event;
 use countersign_protocol::headers::HeaderNames;
@@ -132,10 +133,13 @@ impl Default for Subject {
     }
 }
 
+/// Who says what time it is.
+type Now = Box<dyn Fn() -> UnixMillis + Send + Sync>;
+
 /// Writes letters and brings them.
-#[derive(Debug)]
 pub(super) struct Courier {
     by_hand: ByHand,
+    now: Now,
     client_id: String,
     key: SigningKey,
     encoding: Encoding,
@@ -144,7 +148,7 @@ pub(super) struct Courier {
 }
 
 impl Courier {
-    /// To this URL, signed with this secret. Whoever gives no answer within the deadline has given none.
+    /// To this URL, signed with this secret, stamped by this machine's clock. Whoever gives no answer within the deadline has given none.
     pub(super) fn new(
         url: &str,
         names: &HeaderNames,
@@ -158,7 +162,13 @@ impl Courier {
         let by_hand = ByHand::new(url, names, deadline)?;
         let key = SigningKey::new(secret.as_bytes());
         let (client_id, subject) = (client_id.to_owned(), Subject::default());
-        Ok(Self { by_hand, client_id, key, encoding, subject, chance: Chance::default() })
+        let now = Box::new(|| Clock::System.now());
+        Ok(Self { by_hand, now, client_id, key, encoding, subject, chance: Chance::default() })
+    }
+
+    /// The same, with callbacks that are stamped by another clock.
+    pub(super) fn stamping_by(self, now: impl Fn() -> UnixMillis + Send + Sync + 'static) -> Self {
+        Self { now: Box::new(now), ..self }
     }
 
     /// The same, with callbacks that tell of this.
@@ -209,7 +219,7 @@ impl Courier {
 
     /// A good callback with this body, stamped now.
     pub(super) fn letter(&self, body: Vec<u8>) -> Letter {
-        let event_id = public_id(self.chance.sorted_id(Clock::System.now()));
+        let event_id = public_id(self.chance.sorted_id((self.now)()));
         self.signed(Letter {
             timestamp: String::new(),
             nonce: String::new(),
@@ -229,7 +239,7 @@ impl Courier {
 
     /// The same, stamped so many ms from now.
     pub(super) fn signed_at(&self, letter: Letter, from_now_ms: i64) -> Letter {
-        let timestamp = (Clock::System.now().0 + from_now_ms).to_string();
+        let timestamp = (self.now)().plus_ms(from_now_ms).0.to_string();
         let nonce = callback_nonce(self.chance.bits128());
         self.with_signature(Letter { timestamp, nonce, ..letter })
     }

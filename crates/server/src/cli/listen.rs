@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
-use countersign_domain::time::rfc3339;
+use countersign_domain::time::{UnixMillis, rfc3339};
 use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::{Event, Request, Response};
 use countersign_sdk::{Client, Error, EventWalk, Gap, PullError, Secret};
@@ -91,6 +91,9 @@ pub fn run(args: &ListenArgs, environment: &BTreeMap<String, String>) -> anyhow:
         Error::Usage(why) => anyhow::Error::from(Usage(format!("--url: {why}"))),
         other => other.into(),
     })?;
+    // By the server's clock, as the server would: the client learns it where this machine's is wrong.
+    let clock = client.clone();
+    let courier = courier.stamping_by(move || UnixMillis(clock.server_now_ms()));
     authorities::demand(&args.forward, environment)?;
     // By whatever name it is called: the lock is beside the file itself, and a link to it stays one.
     let cursor = args.cursor.as_deref().map(behind_links);
@@ -314,8 +317,8 @@ async fn wait(error: Error, what: &str, server: &mut Server, waits: &mut Waits) 
             refused => Err(refused).context(what),
         };
     }
-    told(&format!("no events now: {}; asking again", causes(&error)))?;
-    sleep(waits.next()).await;
+    told(&format!("no events now: {}; asking again", for_terminals(&causes(&error))))?;
+    sleep(waits.next_after(&error)).await;
     Ok(())
 }
 
@@ -427,6 +430,11 @@ impl Waits {
         let wait = WAITS[self.waited.min(WAITS.len() - 1)];
         self.waited += 1;
         wait
+    }
+
+    /// The same, and no sooner than whoever answered wants it.
+    fn next_after(&mut self, error: &Error) -> Duration {
+        self.next().max(error.retry_after().unwrap_or_default())
     }
 }
 

@@ -15,6 +15,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
+mod clocks;
+mod waits;
+
 const WITHIN: Duration = Duration::from_secs(30);
 
 struct Shop {
@@ -162,8 +165,6 @@ async fn an_event_that_the_handler_does_not_take_holds_the_cursor_and_comes_agai
     assert_eq!(orders(&received), [pair("order-1", "1"), pair("order-2", "1"), pair("order-2", "2")]);
     assert_eq!(cursor(&file), format!("1 {}\n", shop.client_id), "it stands at what was taken last");
     drop(listener);
-    // As programs wrote it that did not say whose it is.
-    std::fs::write(&file, "1\n").expect("is written");
 
     let so_far = received.len();
     let mut listener = shop.listens(&handler.url(), &flags);
@@ -318,6 +319,14 @@ async fn what_cannot_go_well_ends_with_one_sentence() {
     let foreign = shop.world.folder().join("foreign");
     std::fs::write(&foreign, "3 app_other\n").expect("is written");
     let foreign = ["--cursor", foreign.to_str().expect("a path")];
+    let nobodys = shop.world.folder().join("nobodys");
+    std::fs::write(&nobodys, "3\n").expect("is written");
+    let unsaid = format!(
+        "countersign: the cursor {} does not say whose it is: if it is that of {}, remove it and say --after 3\n",
+        nobodys.display(),
+        shop.client_id
+    );
+    let nobodys = ["--cursor", nobodys.to_str().expect("a path")];
     // A link to it, whose target is what is named.
     let endless = shop.world.folder().join("endless");
     std::os::unix::fs::symlink("/dev/zero", &endless).expect("links");
@@ -328,6 +337,7 @@ async fn what_cannot_go_well_ends_with_one_sentence() {
         (&["--after", "0"][..], "countersign: events after seq 0 cannot be had: "),
         (&unreadable[..], "countersign: the cursor "),
         (&foreign[..], "countersign: the cursor "),
+        (&nobodys[..], &unsaid),
         (&endless[..], "countersign: the cursor /dev/zero is a device: name a regular file\n"),
         (&nowhere[..], "countersign: the cursor "),
     ] {

@@ -26,17 +26,11 @@ pub(super) fn remembered(file: &Path, client_id: &str) -> anyhow::Result<Option<
     };
     let mut words = text.split_whitespace();
     let seq = words.next().and_then(|seq| seq.parse::<i64>().ok()).filter(|seq| *seq >= 0);
-    // Older programs wrote the seq alone.
     match (seq, words.next(), words.next()) {
-        (Some(seq), None, None) => {
-            let file = file.display();
-            // It goes on where nobody reads this.
-            let _ = writeln!(
-                io::stderr(),
-                "countersign: the cursor {file} did not say whose it is; it is taken for that of {client_id}"
-            );
-            Ok(Some(seq))
-        }
+        (Some(seq), None, None) => bail!(
+            "the cursor {} does not say whose it is: if it is that of {client_id}, remove it and say --after {seq}",
+            file.display()
+        ),
         (Some(seq), Some(of), None) if of == client_id => Ok(Some(seq)),
         (Some(_), Some(of), None) => {
             bail!("the cursor {} is that of {of}, and this is {client_id}: name another file", file.display())
@@ -143,6 +137,12 @@ mod tests {
             format!("the cursor {} has 4097 bytes, and a cursor has at most 4096: name another file", file.display());
         assert_eq!(said(&file), Err(wanted));
         assert_eq!(said(&path("nothing")), Ok(None));
+        fs::write(&file, "7\n").expect("is written");
+        let wanted = format!(
+            "the cursor {} does not say whose it is: if it is that of app_1, remove it and say --after 7",
+            file.display()
+        );
+        assert_eq!(said(&file), Err(wanted), "it may be another application's");
     }
 
     #[test]

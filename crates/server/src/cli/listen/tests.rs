@@ -82,6 +82,18 @@ fn a_clock_that_is_set_between_a_question_and_its_repeat_ends_nothing() {
 }
 
 #[test]
+fn nobody_is_asked_sooner_than_he_wants_nor_than_the_waits_have_come_to() {
+    let busy = |retry_after_s| {
+        let (label, message) = (String::new(), String::new());
+        let code = Code::ServiceUnavailable;
+        Error::Refused { code, label, message, http_status: 503, request_id: None, retry_after_s }
+    };
+    let mut waits = Waits::default();
+    let waited = [None, Some(30), Some(1), Some(3_600), Some(0), None].map(|s| waits.next_after(&busy(s)).as_millis());
+    assert_eq!(waited, [500, 30_000, 2_000, 3_600_000, 10_000, 10_000]);
+}
+
+#[test]
 fn what_stands_in_between_ends_nothing_once_the_service_has_answered() {
     let unreadable = |http_status, request_id| {
         let (why, body_begins) = (String::new(), String::new());
