@@ -39,7 +39,7 @@ mod telling;
 pub use expiry::{Receivers, expire, expired};
 pub use listed::of_merchant;
 use standing::{as_it_stands, back_end_of, has_lapsed, in_time};
-pub(crate) use telling::callback_words;
+pub(crate) use telling::{OrderData, callback_words};
 
 /// Before an order is made anew that had expired by the time it was to be written.
 const LATE_PAUSE: Duration = Duration::from_millis(100);

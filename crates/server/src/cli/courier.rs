@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use countersign_domain::delivery::Outcome;
+use countersign_domain::payment_order::PaymentStatus;
 use countersign_domain::time::UnixMillis;
 use countersign_protocol::callback::{Acknowledgement, CallbackBody, callback_nonce, read_acknowledgement};
 use countersign_protocol::endpoint::events::Event;
@@ -20,8 +21,10 @@ use crate::dispatch::{ByHand, DEADLINE, Parts, Report, Spelling};
 use crate::visible::for_terminals;
 
 pub(super) mod pieces;
+pub(super) mod subject;
 
 use pieces::{Pieces, Sent};
+use subject::{Order, Subject};
 
 /// As many characters of what a receiver says are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
@@ -116,23 +119,6 @@ impl Reaction {
     }
 }
 
-/// What callbacks tell of.
-#[derive(Clone, Debug)]
-pub(super) struct Subject {
-    pub(super) biz_type: String,
-    pub(super) biz_status: String,
-    /// None: one that nobody has, another for each callback.
-    pub(super) biz_id: Option<String>,
-    /// A JSON text; none: that of an order which nobody made.
-    pub(super) data: Option<String>,
-}
-
-impl Default for Subject {
-    fn default() -> Self {
-        Self { biz_type: "PAYMENT_ORDER".to_owned(), biz_status: "SUCCESS".to_owned(), biz_id: None, data: None }
-    }
-}
-
 /// Who says what time it is.
 type Now = Box<dyn Fn() -> UnixMillis + Send + Sync>;
 
@@ -176,28 +162,24 @@ impl Courier {
         Self { subject, ..self }
     }
 
-    /// A business id: the given one, or one that nobody has.
-    pub(super) fn biz_id(&self) -> String {
-        self.subject.biz_id.clone().unwrap_or_else(|| format!("certify-{}", self.chance.hex(8)))
+    /// Whether callbacks tell of one order, which somebody has named.
+    pub(super) const fn tells_of_one_order(&self) -> bool {
+        self.subject.biz_id.is_some()
     }
 
-    /// What a callback about it says. `made_up` is its data where none is given.
-    pub(super) fn body(&self, biz_id: &str, made_up: &str) -> CallbackBody {
-        CallbackBody {
-            biz_type: self.subject.biz_type.clone(),
-            biz_id: biz_id.to_owned(),
-            biz_status: self.subject.biz_status.clone(),
-            client_id: self.client_id.clone(),
-            data: self.subject.data.clone().unwrap_or_else(|| made_up.to_owned()),
-        }
+    /// An order: the given one, or one that nobody has.
+    pub(super) fn order(&self) -> Order {
+        self.subject.order(&self.chance, (self.now)())
     }
 
-    /// What a good callback about something new says.
+    /// What a callback says of an order that has become so.
+    pub(super) fn body(&self, order: &Order, status: PaymentStatus) -> CallbackBody {
+        self.subject.told(order, status, &self.client_id)
+    }
+
+    /// What a good callback about something new says: an order was paid.
     pub(super) fn news(&self) -> CallbackBody {
-        let biz_id = self.biz_id();
-        let data =
-            format!(r#"{{"merchantTradeNo":"{biz_id}","currency":"USDT","orderAmount":"12.50","status":"SUCCESS"}}"#);
-        self.body(&biz_id, &data)
+        self.body(&self.order(), PaymentStatus::Paid)
     }
 
     /// The bytes of the callback that tells of this event: the server's own.

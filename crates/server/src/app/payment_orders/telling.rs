@@ -107,20 +107,26 @@ fn describe(order: &PaymentOrder) -> String {
 /// What a callback about an order holds, in this order.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Data<'a> {
-    merchant_trade_no: &'a str,
-    prepay_id: String,
-    currency: &'a str,
-    order_amount: String,
-    actual_amount: Option<String>,
-    status: &'static str,
-    create_time: i64,
-    transact_time: Option<i64>,
+pub(crate) struct OrderData<'a> {
+    pub(crate) merchant_trade_no: &'a str,
+    pub(crate) prepay_id: String,
+    pub(crate) currency: &'a str,
+    pub(crate) order_amount: String,
+    pub(crate) actual_amount: Option<String>,
+    pub(crate) status: &'static str,
+    pub(crate) create_time: i64,
+    pub(crate) transact_time: Option<i64>,
+}
+
+impl OrderData<'_> {
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers always serialize")
+    }
 }
 
 fn happening(row: &PaymentOrderRow, vocabulary: Vocabulary) -> Happening {
     let order = &row.order;
-    let data = Data {
+    let data = OrderData {
         merchant_trade_no: &order.trade_no,
         prepay_id: order.prepay_id.to_string(),
         currency: order.content.currency.as_str(),
@@ -136,7 +142,7 @@ fn happening(row: &PaymentOrderRow, vocabulary: Vocabulary) -> Happening {
         biz_type: biz_type.to_owned(),
         biz_id: order.prepay_id.to_string(),
         biz_status: biz_status.to_owned(),
-        data: serde_json::to_string(&data).expect("texts and numbers always serialize"),
+        data: data.to_json(),
     }
 }
 

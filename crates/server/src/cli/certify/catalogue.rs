@@ -209,8 +209,8 @@ pub(super) const SLOW: Check = Check {
 };
 pub(super) const LARGE: Check = Check {
     name: "large",
-    sent: "a good callback with 48 KiB of data",
-    why: "data has no fixed length; a receiver with a small limit fails for the largest orders only",
+    sent: "a good callback with 64 KiB of data that has many quotes: some 128 KiB, since each is escaped once more",
+    why: "data has no fixed length; a receiver with a small limit, such as 100 KB, fails for the largest orders only",
 };
 pub(super) const HUGE: Check = Check {
     name: "huge",

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use countersign_protocol::callback::CallbackBody;
-use countersign_protocol::signing::{Encoding, SIGNATURE_BYTES};
+use countersign_protocol::signing::SIGNATURE_BYTES;
 use serde_json::Value;
 
 use super::super::courier::pieces::{Length, Pieces};
 use super::super::courier::{Courier, Letter, Reaction};
 use super::catalogue::{
-    BEYOND_GOOD, Check, DUPLICATE, FUTURE, GOOD, HANGS, LARGE, LOWER_CASE, NEVER_FIRST, OUT_OF_ORDER, PARTLY, PROMPTLY,
-    REFLECTED, REPLAYED, REPLAYED_AT_ONCE, RESPACED, RESTAMPED, ROTATION, ROTATION_BEGINS, SHORT, SLOW, STALE,
-    STRANGER, TAMPERED, UNKNOWN, UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
+    BEYOND_GOOD, Check, FUTURE, LARGE, LOWER_CASE, NEVER_FIRST, PARTLY, PROMPTLY, RESPACED, RESTAMPED, ROTATION,
+    ROTATION_BEGINS, SHORT, SLOW, STALE, STRANGER, TAMPERED, UNKNOWN, UNSET_SECRET, UNSIGNED, UNUSUAL, WRONG_NEXT,
 };
-use super::patience::{in_the_end, judged_letter, until_judged};
-use super::{Finding, Verdict, huge, mistakes};
+use super::good::{self, Good};
+use super::patience::{in_the_end, until_judged};
+use super::{DATA_BYTES_MAX, Finding, Verdict, huge, repetitions};
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 /// Twice what a receiver should allow.
@@ -25,14 +25,10 @@ const SLOWLY: Pieces = Pieces { count: 8, pause: Duration::from_millis(400), len
 const CUT: Pieces = Pieces { count: 8, pause: Duration::from_millis(50), length: Length::Stated };
 /// Some for each piece.
 const SLOW_BYTES: usize = 2 * 1024;
-/// Data of a genuine callback that a receiver must be able to take.
-const LARGE_BYTES: usize = 48 * 1024;
+/// What the name of an amount ends with: the last one is that which was paid.
+const AMOUNT: &str = "mount\":";
 /// As many characters of a signature as a receiver might log, or compare.
 const FEW: usize = 8;
-/// So many send the same request at once.
-const AT_ONCE: usize = 4;
-/// How long those that come at once wait before they come again, where some were put off.
-const PUT_OFF: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 /// The server waits three times as long; a receiver this slow fails on a bad day.
 const PROMPT: Duration = Duration::from_secs(5);
 
@@ -47,7 +43,7 @@ impl<'a> Findings<'a> {
         Self { found: Vec::with_capacity(BEYOND_GOOD.len() + 1), tell }
     }
 
-    fn push(&mut self, finding: Finding) {
+    pub(super) fn push(&mut self, finding: Finding) {
         (self.tell)(&finding);
         self.found.push(finding);
     }
@@ -59,37 +55,27 @@ impl<'a> Findings<'a> {
 
 /// Does every check. An error where the receiver gives no answer at all.
 pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings<'_>) -> Result<(), String> {
-    let mut first = in_the_end(courier, || courier.good()).await;
-    let untold =
-        BEYOND_GOOD.iter().map(|check| check.found(Verdict::Untold, "not told: the good callback was not taken"));
-    if let Reaction::Silent(why) | Reaction::Late(why) | Reaction::Unreached(why) = &first {
-        // For programs alone: people are told in a sentence.
-        findings.found.push(GOOD.must_take(&first));
-        findings.found.extend(untold);
-        return Err(why.clone());
-    }
-    let mut good = match &first {
-        // Not even a good one, however often: nobody can be paid by it.
-        Reaction::Busy { .. } => GOOD.found(Verdict::Fail, first.told()),
-        _ => GOOD.must_take(&first),
-    };
-    if matches!(first, Reaction::NotTaken(_)) {
-        // As the server would, who sends it again; a receiver may not have been awake.
-        let second = in_the_end(courier, || courier.good()).await;
-        if second.is_delivered() {
-            let came = format!("the first {}; the second {}", first.told(), second.told());
-            good = GOOD.found(Verdict::Advice, came);
-            first = second;
+    // The first event of an order that somebody has named was taken long ago: nothing is missing.
+    let is_left_out = |check: &Check| courier.tells_of_one_order() && check.name == NEVER_FIRST.name;
+    let beyond = BEYOND_GOOD.iter().filter(|check| !is_left_out(check));
+    let untold = beyond.map(|check| check.found(Verdict::Untold, "not told: the good callback was not taken"));
+    let took = match Box::pin(good::found(courier, secret)).await {
+        Good::Taken(finding, took) => {
+            findings.push(finding);
+            took
         }
-    }
-    let Some(took) = first.delivered_after() else {
-        let is_judged = matches!(first, Reaction::NotTaken(_));
-        good.mistake = if is_judged { mistakes::look_for(courier, secret).await } else { None };
-        findings.push(good);
-        untold.for_each(|finding| findings.push(finding));
-        return Ok(());
+        Good::NotTaken(finding) => {
+            findings.push(finding);
+            untold.for_each(|finding| findings.push(finding));
+            return Ok(());
+        }
+        Good::Unanswered(finding, why) => {
+            // For programs alone: people are told in a sentence.
+            findings.found.push(finding);
+            findings.found.extend(untold);
+            return Err(why);
+        }
     };
-    findings.push(good);
     findings.push(PROMPTLY.found(
         if took <= PROMPT { Verdict::Pass } else { Verdict::Advice },
         format!("answered after {} ms", took.as_millis()),
@@ -99,7 +85,7 @@ pub(super) async fn all(courier: &Courier, secret: &str, findings: &mut Findings
     bodies(courier, findings).await;
     rotations(courier, findings).await;
     times(courier, findings).await;
-    repetitions(courier, findings).await;
+    repetitions::all(courier, findings).await;
     contents(courier, findings).await;
     Ok(())
 }
@@ -234,149 +220,10 @@ async fn times(courier: &Courier, findings: &mut Findings<'_>) {
 
 /// Whoever takes what is an hour away sets no bound that helps; ten minutes are more than anybody needs.
 fn out_of_time(check: Check, an_hour: Reaction, ten_minutes: Reaction) -> Finding {
-    let only_the_nearer = ten_minutes.is_taken() && !an_hour.is_taken();
-    let nearer = if an_hour.is_unreached() { Verdict::Untold } else { Verdict::Advice };
+    let only_the_nearer = ten_minutes.is_taken() && !an_hour.is_taken() && !an_hour.is_late();
+    let nearer = if an_hour.is_unreached() || an_hour.is_busy() { Verdict::Untold } else { Verdict::Advice };
     let finding = check.must_refuse_each(&[("an hour:", an_hour), ("ten minutes:", ten_minutes)]);
     if only_the_nearer { Finding { verdict: nearer, ..finding } } else { finding }
-}
-
-async fn repetitions(courier: &Courier, findings: &mut Findings<'_>) {
-    let (good, taken) = judged_letter(courier, || courier.good()).await;
-    // A replay of what was not taken is no replay.
-    findings.push(if taken.is_taken() {
-        Box::pin(replayed(courier, &good)).await
-    } else {
-        REPLAYED.found(Verdict::Untold, format!("not told: the first time {}", taken.told()))
-    });
-    let again = in_the_end(courier, || courier.signed(Letter { attempt: 2, ..good.clone() })).await;
-    findings.push(DUPLICATE.must_take(if taken.is_taken() { &again } else { &taken }));
-    findings.push(Box::pin(at_once(courier)).await);
-    let reflected = || {
-        let reflected = courier.good();
-        let nonce = reflected.nonce.trim_start_matches("callback").to_owned();
-        courier.with_signature(Letter { nonce, ..reflected })
-    };
-    findings.push(REFLECTED.must_refuse(&in_the_end(courier, reflected).await));
-    findings.push(out_of_order(courier).await);
-    findings.push(never_first(courier).await);
-}
-
-/// The same once more, and with its signature as others write it: a receiver that knows requests by that header does not know them again.
-async fn replayed(courier: &Courier, good: &Letter) -> Finding {
-    let encoding = courier.encoding();
-    let other = match encoding {
-        Encoding::Hex => Encoding::Base64,
-        Encoding::Base64 => Encoding::Hex,
-    };
-    let again = || Letter { event_id: courier.good().event_id, ..good.clone() };
-    let otherwise = Letter { signature: good.signature.as_deref().map(|it| respelled(it, encoding)), ..again() };
-    let encoded = courier.spelled(again(), other, |_| {});
-    let next = Letter {
-        signature: Some(courier.signature_of_a_stranger(good)),
-        signature_next: good.signature.clone(),
-        ..again()
-    };
-    REPLAYED.must_refuse_each(&[
-        ("as it was:", in_the_end(courier, again).await),
-        ("its signature spelled otherwise:", in_the_end(courier, || otherwise.clone()).await),
-        ("in the other encoding:", in_the_end(courier, || encoded.clone()).await),
-        ("in Signature-Next:", in_the_end(courier, || next.clone()).await),
-    ])
-}
-
-/// Another text that a lenient reader takes for the same signature: hex in upper case, Base64 with a bit under its padding.
-fn respelled(signature: &str, encoding: Encoding) -> String {
-    match (encoding, signature.strip_suffix("==").and_then(|rest| rest.split_at_checked(rest.len() - 1))) {
-        // Its last character carries two bits, the upper ones of six: A, Q, g or w.
-        (Encoding::Base64, Some((rest, last))) => {
-            let next: String = last.chars().map(|it| char::from_u32(u32::from(it) + 1).unwrap_or(it)).collect();
-            format!("{rest}{next}==")
-        }
-        _ => signature.to_ascii_uppercase(),
-    }
-}
-
-/// Whoever takes none of them is too busy to be told apart.
-fn once_at_most(reactions: &[Reaction]) -> Finding {
-    let count = |is: fn(&Reaction) -> bool| reactions.iter().filter(|reaction| is(reaction)).count();
-    let (taken, late, unreached) = (count(Reaction::is_taken), count(Reaction::is_late), count(Reaction::is_unreached));
-    let verdict = match (taken, late, unreached) {
-        (0, 0, 0) => Verdict::Advice,
-        (1, 0, 0) => Verdict::Pass,
-        (0 | 1, 0, _) => Verdict::Untold,
-        _ => Verdict::Fail,
-    };
-    let mut said = vec![format!("{taken} of {} taken", reactions.len())];
-    let more = [(late, "got no answer in time"), (unreached, "did not reach the receiver")];
-    said.extend(more.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
-    let finding = REPLAYED_AT_ONCE.found(verdict, said.join(", "));
-    if taken <= 1 && late > 0 { Finding { why: HANGS, ..finding } } else { finding }
-}
-
-async fn at_once(courier: &Courier) -> Finding {
-    let mut reactions = all_at_once(courier).await;
-    // Where some were put off for another reason, nobody knows what would have become of them: once more, after a pause.
-    for pause in PUT_OFF {
-        if !reactions.iter().any(Reaction::is_busy)
-            || reactions.iter().filter(|reaction| reaction.is_taken()).count() > 1
-        {
-            break;
-        }
-        tokio::time::sleep(pause).await;
-        reactions = all_at_once(courier).await;
-    }
-    once_at_most(&reactions)
-}
-
-async fn all_at_once(courier: &Courier) -> [Reaction; AT_ONCE] {
-    let one = courier.good();
-    let letters: [Letter; AT_ONCE] =
-        std::array::from_fn(|_| Letter { event_id: courier.good().event_id, ..one.clone() });
-    let [a, b, c, d] = letters.each_ref().map(|letter| courier.bring(letter));
-    let (a, b, c, d) = tokio::join!(a, b, c, d);
-    [a, b, c, d]
-}
-
-/// The later one may be put off until the earlier one has come.
-async fn out_of_order(courier: &Courier) -> Finding {
-    let biz_id = courier.biz_id();
-    let letter = |made_up: &str| courier.letter(courier.body(&biz_id, made_up).to_bytes());
-    let first = letter(r#"{"status":"PROCESS"}"#);
-    let second = Letter { sequence: Some(2), ..letter(r#"{"status":"SUCCESS"}"#) };
-    let early = courier.bring(&second).await;
-    let first = in_the_end(courier, || courier.signed(first.clone())).await;
-    let again = in_the_end(courier, || courier.signed(Letter { attempt: 2, ..second.clone() })).await;
-    let is_answered = early.is_taken() || early.is_not_taken();
-    let verdict = if first.is_taken() && again.is_taken() && is_answered {
-        Verdict::Pass
-    } else if [&early, &first, &again].into_iter().any(Reaction::is_unreached)
-        || [&first, &again].into_iter().any(Reaction::is_busy)
-    {
-        Verdict::Untold
-    } else {
-        Verdict::Fail
-    };
-    OUT_OF_ORDER.found(
-        verdict,
-        format!("the second {}; the first {}; the second again {}", early.told(), first.told(), again.told()),
-    )
-}
-
-/// The first one is given up, or waits for somebody to send it again: nothing but the second comes.
-async fn never_first(courier: &Courier) -> Finding {
-    let second = courier.letter(courier.body(&courier.biz_id(), r#"{"status":"SUCCESS"}"#).to_bytes());
-    let second = Letter { sequence: Some(2), ..second };
-    let early = courier.bring(&second).await;
-    if !early.is_not_taken() {
-        return NEVER_FIRST.had_better_take(&early);
-    }
-    let again = in_the_end(courier, || courier.signed(Letter { attempt: 2, ..second.clone() })).await;
-    // Whoever puts it off for ever does so for the first one's sake.
-    let finding = match &again {
-        Reaction::Busy { .. } => NEVER_FIRST.found(Verdict::Advice, ""),
-        _ => NEVER_FIRST.had_better_take(&again),
-    };
-    Finding { came: format!("the second {}; the second again {}", early.told(), again.told()), ..finding }
 }
 
 async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
@@ -384,7 +231,7 @@ async fn contents(courier: &Courier, findings: &mut Findings<'_>) {
     let unknown = || courier.letter(unknown.to_bytes());
     findings.push(UNKNOWN.had_better_take(&in_the_end(courier, unknown).await));
     findings.push(Box::pin(slow(courier)).await);
-    let large = || courier.letter(with(courier.news(), &padded(LARGE_BYTES)).to_bytes());
+    let large = || courier.letter(large(courier.news()).to_bytes());
     findings.push(LARGE.must_take(&in_the_end(courier, large).await));
     findings.push(Box::pin(huge::found(courier)).await);
 }
@@ -423,9 +270,12 @@ fn half(signature: &str) -> &str {
     &signature[..signature.len() / 2]
 }
 
-/// Another amount, or what else the last number of its data is; of data without any, of another order.
+/// Another amount; of data without one, another number in it; of data without any, another order.
 fn tampered(body: CallbackBody) -> CallbackBody {
-    let changed = body.data.rfind(|c: char| c.is_ascii_digit()).map(|at| {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let amount = body.data.rfind(AMOUNT).map(|at| at + AMOUNT.len());
+    let amount = amount.and_then(|at| Some(at + body.data[at..].find(is_digit)?));
+    let changed = amount.or_else(|| body.data.rfind(is_digit)).map(|at| {
         let other = if body.data[at..].starts_with('1') { "2" } else { "1" };
         [&body.data[..at], other, &body.data[at + 1..]].concat()
     });
@@ -461,6 +311,14 @@ fn with(body: CallbackBody, member: &str) -> CallbackBody {
 fn spoken() -> String {
     let words: String = (0..40).flat_map(|row| ["Caf\u{e9}".to_owned(), "\u{1f600}".repeat(row)]).collect();
     format!(r#""goodsName":"{words}""#)
+}
+
+/// With as much data as an event may have, most of it quotes. Each is escaped in the data, and with its escape once more in the callback: four bytes
+/// of two.
+fn large(news: CallbackBody) -> CallbackBody {
+    let quotes = |count| format!(r#""note":"{}""#, r#"\""#.repeat(count));
+    let room = DATA_BYTES_MAX.saturating_sub(with(news.clone(), &quotes(0)).data.len());
+    with(news, &quotes(room / 2))
 }
 
 fn padded(bytes: usize) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::courier::pieces::{Length, Pieces, Sent};
 use super::super::courier::{Courier, Letter, Reaction};
 use super::catalogue::HUGE;
-use super::patience::in_the_end;
+use super::patience::{in_the_end, until_judged};
 use super::{Finding, Verdict};
 
 const MIB: usize = 1024 * 1024;
@@ -25,23 +25,33 @@ const FORMS: [(&str, Length); 2] = [("with its length", Length::Stated), ("in ch
 pub(super) async fn found(courier: &Courier) -> Finding {
     let mut came = Vec::with_capacity(FORMS.len());
     for (form, length) in FORMS {
-        let letter = Letter { body: vec![b'x'; BYTES], ..courier.good() };
         let pieces = Pieces { count: PIECES, pause: PAUSE, length };
-        let (reaction, sent) = courier.bring_in_pieces(&letter, pieces).await;
+        let mut sent = Sent::Before(0);
+        let bring = async || {
+            let letter = Letter { body: vec![b'x'; BYTES], ..courier.good() };
+            let (reaction, so_far) = courier.bring_in_pieces(&letter, pieces).await;
+            sent = so_far;
+            reaction
+        };
+        let reaction = until_judged(bring).await;
         came.push((form, reaction, sent));
     }
     let alive = in_the_end(courier, || courier.good()).await;
     judged(&came, &alive)
 }
 
-/// Closing the connection on it is a good answer; being gone afterwards is not, unless it was before.
+/// Closing the connection on it is a good answer; being gone afterwards is not, unless it was before. What was put off each time says nothing: it
+/// may have come from a limit that lets others have all of it.
 fn judged(came: &[(&str, Reaction, Sent)], alive: &Reaction) -> Finding {
+    let is_any = |is: fn(&Reaction) -> bool| came.iter().any(|(_, reaction, _)| is(reaction));
     let was_away = alive.is_unreached() && came.iter().all(|(_, reaction, _)| reaction.is_unreached());
-    let verdict = if was_away {
-        Verdict::Untold
-    } else if !alive.is_taken() || came.iter().any(|(_, reaction, _)| reaction.is_taken()) {
+    let verdict = if is_any(Reaction::is_taken) {
         Verdict::Fail
-    } else if came.iter().any(|(_, reaction, _)| reaction.is_unreached()) {
+    } else if was_away || alive.is_busy() {
+        Verdict::Untold
+    } else if !alive.is_taken() {
+        Verdict::Fail
+    } else if is_any(Reaction::is_unreached) || is_any(Reaction::is_busy) {
         Verdict::Untold
     } else if came.iter().all(|(_, _, sent)| is_bounded(*sent)) {
         Verdict::Pass
@@ -105,6 +115,10 @@ mod tests {
         Reaction::Unreached("refused".to_owned())
     }
 
+    fn busy() -> Reaction {
+        Reaction::Busy { what: "status 503".to_owned(), retry_after: None }
+    }
+
     #[test]
     fn whoever_has_all_before_it_answers_is_advised_and_who_stops_before_it_passes() {
         let verdict = |one: (Reaction, Sent), other: (Reaction, Sent), alive: Reaction| {
@@ -124,6 +138,14 @@ mod tests {
             ((refusal(), ALL), (refusal(), ALL), unreached(), Verdict::Fail),
             ((refusal(), ALL), (unreached(), Sent::Before(0)), unreached(), Verdict::Fail),
             ((unreached(), Sent::Before(0)), (unreached(), Sent::Before(0)), unreached(), Verdict::Untold),
+            ((busy(), PART), (busy(), PART), taken(), Verdict::Untold),
+            ((busy(), PART), (refusal(), PART), taken(), Verdict::Untold),
+            ((busy(), PART), (refusal(), ALL), taken(), Verdict::Untold),
+            ((busy(), PART), (taken(), PART), taken(), Verdict::Fail),
+            ((busy(), PART), (refusal(), PART), refusal(), Verdict::Fail),
+            ((busy(), PART), (refusal(), PART), unreached(), Verdict::Fail),
+            ((refusal(), PART), (refusal(), PART), busy(), Verdict::Untold),
+            ((refusal(), PART), (taken(), PART), busy(), Verdict::Fail),
         ];
         for (row, (one, other, alive, wanted)) in table.into_iter().enumerate() {
             assert_eq!(verdict(one, other, alive), wanted, "row {row}");

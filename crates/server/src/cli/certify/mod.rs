@@ -10,16 +10,19 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::courier::{Courier, Subject};
+use super::courier::Courier;
+use super::courier::subject::Subject;
 use super::sign::{self, SignatureForm, body_of, header_names};
 use super::{Usage, authorities};
 use crate::operator::events;
 
 mod catalogue;
 mod checks;
+mod good;
 mod huge;
 mod mistakes;
 mod patience;
+mod repetitions;
 
 use checks::Findings;
 
@@ -43,9 +46,9 @@ pub struct CertifyArgs {
     /// What kind of event callbacks tell of
     #[arg(long, default_value = "PAYMENT_ORDER")]
     biz_type: String,
-    /// What became of it
-    #[arg(long, default_value = "SUCCESS")]
-    biz_status: String,
+    /// What became of it [default: what the service says of an order that was paid]
+    #[arg(long)]
+    biz_status: Option<String>,
     /// Of which order, where the receiver looks it up [default: another one each time, which nobody made]
     #[arg(long)]
     biz_id: Option<String>,
@@ -75,7 +78,7 @@ fn subject(args: &CertifyArgs) -> anyhow::Result<Subject> {
         "client_id": "certify",
         "bizType": args.biz_type,
         "bizId": args.biz_id.as_deref().unwrap_or("certify"),
-        "bizStatus": args.biz_status,
+        "bizStatus": args.biz_status.as_deref().unwrap_or("SUCCESS"),
         "data": data.as_deref().unwrap_or("{}"),
     });
     events::parse(event.to_string().as_bytes()).map_err(|refused| Usage(refused.sentence))?;

@@ -8,7 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use countersign_protocol::signing::{Encoding, encode_signature};
+use countersign_protocol::signing::{Encoding, decode_signature, encode_signature};
+use countersign_testkit::wire::wall_ms;
 use http_body_util::BodyExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -18,7 +19,7 @@ use super::*;
 
 /// What a receiver does that it should not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+pub(super) enum Fault {
     /// It works before it answers.
     WorksFirst,
     /// It takes no event a second time, not even to say that it has it.
@@ -29,7 +30,7 @@ enum Fault {
     TakesKnownKindsOnly,
     /// It takes no body that does not come at once.
     IsImpatient,
-    /// It takes small bodies only.
+    /// It takes bodies as large as frameworks do by themselves: less than the largest.
     IsSmall,
     /// It takes very small bodies only.
     IsTiny,
@@ -85,6 +86,8 @@ enum Fault {
     BelievesInRotation,
     /// It looks whether it has seen a nonce, and notes it some time afterwards.
     NotesNoncesLate,
+    /// It takes nonces of any kind.
+    TakesAnyNonce,
 }
 
 /// How long the body of a callback is that `slow` sends in pieces. `raw-bytes` does so, too, with one that is longer.
@@ -119,7 +122,7 @@ impl Faulty {
             return first_part(body).await.filter(|part| part.len() == length);
         }
         let most = match self.fault {
-            Fault::IsSmall => 16 * 1024,
+            Fault::IsSmall => 100 * 1024,
             Fault::IsTiny => 1024,
             Fault::ReadsWithoutEnd | Fault::ReadsAll => usize::MAX,
             Fault::ReadsAllChunks if !is_stated => usize::MAX,
@@ -189,6 +192,21 @@ impl Faulty {
         }
         self.taken().insert(nonce.to_owned());
         true
+    }
+
+    /// Whether what came is signed, in time and new, by a verifier of its own that does not look how a nonce begins.
+    fn is_signed(&self, headers: &HeaderMap, body: &[u8]) -> bool {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let (timestamp, nonce) = (text("x-service-timestamp"), text("x-service-nonce"));
+        let key = SigningKey::new(SECRET.as_bytes());
+        let is_right = |name| {
+            let signature = decode_signature(text(name).as_bytes());
+            signature.is_some_and(|signature| key.verify(timestamp, nonce, body, &signature))
+        };
+        let off_ms = timestamp.parse::<i64>().map(|at| (wall_ms() - at).abs());
+        (is_right("x-service-signature") || is_right("x-service-signature-next"))
+            && off_ms.is_ok_and(|off_ms| off_ms <= 300_000)
+            && self.taken().insert(nonce.to_owned())
     }
 
     fn taken(&self) -> MutexGuard<'_, HashSet<String>> {
@@ -294,6 +312,13 @@ async fn receive_faultily(State(receiver): State<Arc<Faulty>>, headers: HeaderMa
             Err(why) => refused(&why.to_string()),
         };
     }
+    if receiver.has(Fault::TakesAnyNonce) {
+        return if receiver.is_signed(&headers, &body) {
+            (StatusCode::OK, callback::processed()).into_response()
+        } else {
+            refused("not signed")
+        };
+    }
     match receiver.verifier.verify_now(header, &body) {
         Ok(event) if receiver.takes(&event) => (StatusCode::OK, callback::processed()).into_response(),
         Ok(_) => refused("not this one"),
@@ -301,7 +326,8 @@ async fn receive_faultily(State(receiver): State<Arc<Faulty>>, headers: HeaderMa
     }
 }
 
-async fn found_of(fault: Fault) -> (Fault, Vec<(String, String)>, Option<i32>) {
+/// A receiver with this fault.
+pub(super) fn routes(fault: Fault) -> Router {
     let state = Arc::new(Faulty {
         fault,
         verifier: verifier(),
@@ -312,11 +338,15 @@ async fn found_of(fault: Fault) -> (Fault, Vec<(String, String)>, Option<i32>) {
         second: Notify::new(),
         has_repeated: AtomicBool::new(false),
     });
-    let (found, code) = found(Router::new().route("/callback", post(receive_faultily)).with_state(state)).await;
+    Router::new().route("/callback", post(receive_faultily)).with_state(state)
+}
+
+async fn found_of(fault: Fault) -> (Fault, Vec<(String, String)>, Option<i32>) {
+    let (found, code) = found(routes(fault)).await;
     (fault, found, code)
 }
 
-const FAULTS: [Fault; 37] = [
+const FAULTS: [Fault; 38] = [
     Fault::WorksFirst,
     Fault::TakesNothingTwice,
     Fault::InsistsOnOrder,
@@ -354,6 +384,7 @@ const FAULTS: [Fault; 37] = [
     Fault::WaitsForTheFirst,
     Fault::BelievesInRotation,
     Fault::NotesNoncesLate,
+    Fault::TakesAnyNonce,
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -393,6 +424,7 @@ async fn a_receiver_with_one_fault_is_named_for_that_one_and_for_no_other() {
             // Of the header it believes everything.
             Fault::BelievesInRotation => (&[("unset-secret", "fail"), ("wrong-next", "fail")], 1),
             Fault::NotesNoncesLate => (&[("replayed-at-once", "fail")], 1),
+            Fault::TakesAnyNonce => (&[("reflected", "fail")], 1),
         };
         let wanted: Vec<_> = wanted.iter().map(|(check, verdict)| pair(check, verdict)).collect();
         if (&found, code) != (&wanted, Some(ends)) {

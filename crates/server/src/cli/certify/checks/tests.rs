@@ -1,26 +1,5 @@
-use base64::Engine as _;
-use base64::alphabet;
-use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
-use countersign_protocol::signing::{decode_signature, encode_signature};
-
 use super::*;
-
-#[test]
-fn one_of_several_at_once_is_good_none_tells_nothing_and_two_are_one_too_many() {
-    let refused = || Reaction::NotTaken("status 401".to_owned());
-    let rest = [
-        (refused(), [Verdict::Advice, Verdict::Pass, Verdict::Fail]),
-        (Reaction::Unreached(String::new()), [Verdict::Untold, Verdict::Untold, Verdict::Fail]),
-        (Reaction::Late(String::new()), [Verdict::Fail; 3]),
-    ];
-    for (one, wanted) in rest {
-        let verdict = |taken| {
-            let taken = std::iter::repeat_n(Reaction::Taken { took: Duration::ZERO }, taken);
-            once_at_most(&taken.chain([one.clone(), refused()]).collect::<Vec<_>>()).verdict
-        };
-        assert_eq!([0, 1, 2].map(verdict), wanted, "{one:?}");
-    }
-}
+use crate::cli::certify::catalogue::{GOOD, HANGS};
 
 #[test]
 fn what_is_not_answered_in_time_was_not_refused_and_the_reason_says_why_that_matters() {
@@ -85,8 +64,15 @@ fn any_data_is_tampered_with_and_has_room_for_more_and_stays_json() {
         data: data.to_owned(),
     };
     for (data, changed, more) in [
-        (r#"{"amount":"12.50"}"#, r#"{"amount":"12.51"}"#, r#"{"amount":"12.50","n":1}"#),
+        (r#"{"amount":"12.50"}"#, r#"{"amount":"22.50"}"#, r#"{"amount":"12.50","n":1}"#),
         (r#"{"amount":1}"#, r#"{"amount":2}"#, r#"{"amount":1,"n":1}"#),
+        (
+            r#"{"orderAmount":"3","actualAmount":"3","at":7}"#,
+            r#"{"orderAmount":"3","actualAmount":"1","at":7}"#,
+            r#"{"orderAmount":"3","actualAmount":"3","at":7,"n":1}"#,
+        ),
+        (r#"{"amount":null}"#, r#"{"amount":null}"#, r#"{"amount":null,"n":1}"#),
+        (r#"{"n":7,"amount":""}"#, r#"{"n":1,"amount":""}"#, r#"{"n":7,"amount":"","n":1}"#),
         ("{ }", "{ }", r#"{"n":1}"#),
         ("[]", "[]", r#"{"n":1}"#),
         // Half a surrogate pair would be no JSON.
@@ -101,6 +87,20 @@ fn any_data_is_tampered_with_and_has_room_for_more_and_stays_json() {
 }
 
 #[test]
+fn a_large_callback_has_as_much_data_as_an_event_may_have_and_twice_as_many_bytes() {
+    for data in ["{}", r#"{"a":1}"#, "[]"] {
+        let [biz_type, biz_id, biz_status, client_id] = ["T", "b", "S", "app_1"].map(str::to_owned);
+        let news = CallbackBody { biz_type, biz_id, biz_status, client_id, data: data.to_owned() };
+        let large = large(news);
+        assert!((DATA_BYTES_MAX - 1..=DATA_BYTES_MAX).contains(&large.data.len()), "{data}: {}", large.data.len());
+        serde_json::from_str::<Value>(&large.data).expect("JSON");
+        let body = large.to_bytes();
+        assert!(body.len() > 127 * 1024, "{data}: {}", body.len());
+        assert_eq!(serde_json::from_slice::<CallbackBody>(&body).expect("JSON"), large);
+    }
+}
+
+#[test]
 fn what_did_not_reach_the_receiver_is_told_neither_way() {
     let silent = || Reaction::Silent("closed".to_owned());
     let unreached = || Reaction::Unreached("refused".to_owned());
@@ -112,6 +112,9 @@ fn what_did_not_reach_the_receiver_is_told_neither_way() {
     assert_eq!([stale(silent(), taken()), stale(silent(), silent())], [Verdict::Advice, Verdict::Pass]);
     assert_eq!([stale(unreached(), silent()), stale(silent(), unreached())], [Verdict::Untold; 2]);
     assert_eq!([stale(unreached(), taken()), stale(taken(), unreached())], [Verdict::Untold, Verdict::Fail]);
+    let busy = || Reaction::Busy { what: "status 503".to_owned(), retry_after: None };
+    assert_eq!([stale(busy(), taken()), stale(busy(), silent())], [Verdict::Untold; 2]);
+    assert_eq!(stale(Reaction::Late("passed".to_owned()), taken()), Verdict::Fail, "it hangs on the farther one");
     assert_eq!(PARTLY.must_refuse_each(&[("a", silent()), ("b", unreached())]).verdict, Verdict::Untold);
     assert_eq!(PARTLY.must_refuse_each(&[("a", taken()), ("b", unreached())]).verdict, Verdict::Fail);
     let told = |reactions: &[(&str, Reaction)]| PARTLY.must_refuse_each(reactions).came;
@@ -133,22 +136,4 @@ fn the_page_for_operators_lists_every_check() {
     }
     let count = format!("{} checks", BEYOND_GOOD.len() + 1);
     assert!(page.contains(&count), "{count}");
-}
-
-#[test]
-fn a_signature_spelled_otherwise_is_another_text_and_the_same_signature_to_a_lenient_reader() {
-    let lenient = GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true);
-    let lenient = GeneralPurpose::new(&alphabet::STANDARD, lenient);
-    // Each pair of bits that the last character can carry.
-    for last in [0x00, 0x01, 0x02, 0x03] {
-        let mut bytes = [0xab; SIGNATURE_BYTES];
-        bytes[SIGNATURE_BYTES - 1] = last;
-        let written = encode_signature(&bytes, Encoding::Base64);
-        let other = respelled(&written, Encoding::Base64);
-        assert!(other != written && decode_signature(other.as_bytes()).is_none(), "{other}");
-        assert_eq!(lenient.decode(&other).expect("it is lenient"), bytes);
-        let written = encode_signature(&bytes, Encoding::Hex);
-        let other = respelled(&written, Encoding::Hex);
-        assert!(other != written && decode_signature(other.as_bytes()) == Some(bytes), "{other}");
-    }
 }
