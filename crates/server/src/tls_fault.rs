@@ -68,7 +68,8 @@ fn certificate(why: &CertificateError) -> String {
         CertificateError::Other(other) => match other.0.to_string().as_str() {
             // What `openssl req -x509` makes, where nothing else is said.
             "CaUsedAsEndEntity" => {
-                "the certificate is that of an authority and not that of a server, as self-signed ones often are"
+                "the certificate is that of an authority and not that of a server, as self-signed ones often are: make it with \
+                 basicConstraints=critical,CA:FALSE"
                     .to_owned()
             }
             other => format!("the certificate is refused: {}", apart(other)),
@@ -110,7 +111,8 @@ mod tests {
         };
         assert_eq!(
             other("CaUsedAsEndEntity"),
-            "the certificate is that of an authority and not that of a server, as self-signed ones often are"
+            "the certificate is that of an authority and not that of a server, as self-signed ones often are: make it with \
+             basicConstraints=critical,CA:FALSE"
         );
         assert_eq!(other("PathLenConstraintViolated"), "the certificate is refused: path len constraint violated");
         assert_eq!(

@@ -13,18 +13,21 @@ use countersign_store::{ConvertStore as _, Store as _, StoreError};
 use rust_decimal::Decimal;
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::error::AppError;
 use super::idempotency::{Keep, kept};
 use super::turns::TurnKey;
 use super::{Actor, App, Deed};
+use crate::repeated_warning::RepeatedWarning;
 
 #[cfg(test)]
 mod tests;
 
 /// How often a node looks for rates that have become too old.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// While they cannot be looked at, it is said so often.
+const SAID_EVERY: Duration = Duration::from_secs(60);
 /// Rates that are asked for at once.
 const PAGE: u32 = 500;
 /// How often a rate is set anew because of others who set it at the same time: nodes, since within one they take turns.
@@ -151,9 +154,12 @@ pub async fn all(app: &App) -> Result<Vec<RateRow>, StoreError> {
 
 /// Until the end: tells operators of each rate that becomes too old, once.
 pub async fn watch(app: Arc<App>, mut ended: watch::Receiver<bool>) {
+    let mut warning = RepeatedWarning::default();
     while timeout(LOOK_EVERY, ended.wait_for(|ended| *ended)).await.is_err() {
-        if let Err(error) = tell_stale(&app).await {
-            tracing::warn!(%error, "Rates could not be looked at: {error}; this is tried again");
+        if let Err(error) = tell_stale(&app).await
+            && let Some(failed) = warning.due(SAID_EVERY, Instant::now().into_std())
+        {
+            tracing::warn!(%error, failed, "Rates could not be looked at; this is tried again");
         }
     }
 }

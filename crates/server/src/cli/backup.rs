@@ -113,8 +113,13 @@ pub fn restore(args: &RestoreArgs, environment: &BTreeMap<String, String>) -> an
         return Ok(ExitCode::SUCCESS);
     }
     let place = place.map_or_else(|| folder.to_string(), |place| format!("{place}, with the data folder {folder}"));
-    let key = if has_key {
+    let key = if has_key && config.data.join("master.key").exists() {
         String::new()
+    } else if has_key {
+        format!(
+            "The master key {} is not in {folder}: name it at each start, as here, or put a copy at {folder}/master.key, mode 600.\n",
+            trailer.master_key_id
+        )
     } else {
         format!("Bring the master key {} back first: {folder}/master.key, mode 600.\n", trailer.master_key_id)
     };

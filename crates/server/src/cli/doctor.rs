@@ -298,7 +298,14 @@ async fn examine_deployment(
         // A key that is not the deployment's opens nothing, and that is said by now.
         if run::deployment_settings::compare_key(config, key, &Settings::Of(&store)).await.is_ok() {
             let chain = run::chain::examine(data, key, &Settings::Of(&store)).await;
-            let said = |key| ((), format!("its chain's key ({key}) is the one that was seen here"));
+            let said = |chain: run::chain::Examined| {
+                let seen = if chain.was_seen {
+                    "is the one that was seen here"
+                } else {
+                    "was not seen here before: nothing to compare it with"
+                };
+                ((), format!("its chain's key ({}) {seen}", chain.fingerprint))
+            };
             findings.take("audit log", chain.map(said));
             examine_secrets(key, &store, now, findings).await;
         }

@@ -234,11 +234,17 @@ fn in_words(report: &Report, data: &DataDir) -> String {
         }
         text.push('\n');
     }
+    let (key, flag) = if data.master_key().exists() {
+        ("It keeps the master key, and", "")
+    } else {
+        ("The master key is not in it and stays where it is. It", " --master-key FILE")
+    };
     let _ = writeln!(
         text,
-        "{folder} is not served any more. It keeps the master key, and can be the folder of the first node:\n\n\
-         \x20 countersign serve --data {folder} --database-url postgres://...\n\n\
-         Further nodes: countersign init --data DIR --database-url postgres://... --master-key FILE"
+        "{folder} is not served any more. {key} can be the folder of the first node:\n\n\
+         \x20 countersign serve --data {folder} --database-url postgres://...{flag}\n\n\
+         Further nodes: countersign init --data DIR --database-url postgres://... --master-key FILE\n\n\
+         In COUNTERSIGN_DATABASE_URL other users of the machine do not see the address's password."
     );
     text
 }

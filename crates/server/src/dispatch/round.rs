@@ -17,8 +17,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::endpoint_settings::tell_turned;
 use super::flight::Flight;
 use super::lineup::Next;
-use super::{Dispatcher, Ended, FAULT_MS, LOOK_EVERY, PassState, RECHECK_MS, STORE_PAUSE, WAIT_MIN};
+use super::{Dispatcher, Ended, FAULT_MS, LOOK_EVERY, PassState, RECHECK_MS, SAID_EVERY, STORE_PAUSE, WAIT_MIN};
 use crate::app::fresh::Written;
+use crate::repeated_warning::RepeatedWarning;
 
 /// Applications that are found at once.
 const OWED_PAGE: u32 = 4_096;
@@ -65,10 +66,13 @@ impl Dispatcher {
     pub(super) async fn look_always(&self) {
         let longest = if self.app.store.is_shared() { self.settings.look_every } else { LOOK_EVERY };
         let mut all_at = Instant::now() + longest;
+        let mut warning = RepeatedWarning::default();
         loop {
             let lanes = std::mem::take(&mut *self.looks.lock().unwrap_or_else(PoisonError::into_inner));
             if let Err(error) = self.look_for(lanes).await {
-                tracing::warn!(%error, "Who has something due could not be read; it is tried again shortly");
+                if let Some(failed) = warning.due(SAID_EVERY, Instant::now().into_std()) {
+                    tracing::warn!(%error, failed, "Who has something due could not be read; it is tried again shortly");
+                }
                 self.look_in(LaneSet::ALL);
                 sleep(STORE_PAUSE).await;
             }

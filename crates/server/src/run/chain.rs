@@ -46,17 +46,26 @@ pub async fn compare(data: &DataDir, vault: &Vault, store: &AnyStore) -> anyhow:
 }
 
 /// What a start would say of the chain, without changing anything. The fingerprint of its key.
-pub async fn examine(data: &DataDir, vault: &Vault, kept: &Settings<'_>) -> anyhow::Result<String> {
+pub async fn examine(data: &DataDir, vault: &Vault, kept: &Settings<'_>) -> anyhow::Result<Examined> {
     let known = data.chain_key_seen()?;
     let Some(sealed) = kept.get(audit_chain::CHAIN_KEY).await? else { bail!(missing(known.as_deref())) };
     let fingerprint = hex(&audit_chain::opened(vault, &sealed)?.fingerprint());
-    if let Some(known) = known {
-        same(data, &known, &fingerprint)?;
+    if let Some(known) = &known {
+        same(data, known, &fingerprint)?;
     }
     if let Settings::Of(store) = kept {
         demand_begun(store).await?;
     }
-    Ok(fingerprint)
+    Ok(Examined { fingerprint, was_seen: known.is_some() })
+}
+
+/// A chain's key that is as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Examined {
+    /// What tells it from others.
+    pub fingerprint: String,
+    /// Whether the folder has noted it before. A replaced one is found only then.
+    pub was_seen: bool,
 }
 
 fn same(data: &DataDir, known: &str, fingerprint: &str) -> anyhow::Result<()> {
