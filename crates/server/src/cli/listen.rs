@@ -20,7 +20,7 @@ use countersign_protocol::code::Code;
 use countersign_protocol::endpoint::events::{Event, Request, Response};
 use countersign_sdk::{Client, Error, EventWalk, Gap, PullError, Secret};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::courier::{Courier, Letter};
 use super::http::{self, NO_HTTP};
@@ -42,6 +42,10 @@ const ID_CHARS_MAX: usize = 64;
 /// As many waits come to more than half a minute, for which nothing is taken after a restore.
 const RESTORED_TRIES: usize = 7;
 /// Waits grow from the first to the last.
+/// How long the server's time is waited for.
+const CLOCK_WITHIN: Duration = Duration::from_secs(2);
+/// The longest wait that somebody who is not the service is believed, such as a balancer whose service may be back sooner.
+const OF_ANOTHER_MAX: Duration = Duration::from_secs(60);
 const WAITS: [Duration; 5] = [
     Duration::from_millis(500),
     Duration::from_secs(1),
@@ -184,7 +188,7 @@ async fn follow(
         server = Server::HasAnswered;
         let may_wait_long = std::mem::take(&mut may_be_beyond) && events.is_empty();
         for event in &events {
-            bring(courier, event, end, || {
+            bring(client, courier, event, end, || {
                 args.cursor.as_deref().map_or(Ok(()), |file| remember(file, event.seq, client_id))
             })
             .await?;
@@ -221,6 +225,7 @@ async fn warn_of_a_wait(client: &Client, after: i64, server: &mut Server) -> any
 
 /// Brings an event again and again until it is taken, which is noted before it is told, or until the end is asked for.
 async fn bring(
+    client: &Client,
     courier: &Courier,
     event: &Event,
     end: &End,
@@ -248,6 +253,8 @@ async fn bring(
             return Ok(());
         }
         sleep(waits.next()).await;
+        // It may be that its stamp was wrong: a clock is put right while nothing else asks the server. What was learned stays where this fails.
+        let _ = timeout(CLOCK_WITHIN, client.learn_clock()).await;
         letter = courier.signed(Letter { attempt: letter.attempt + 1, ..letter });
     }
 }
@@ -434,7 +441,9 @@ impl Waits {
 
     /// The same, and no sooner than whoever answered wants it.
     fn next_after(&mut self, error: &Error) -> Duration {
-        self.next().max(error.retry_after().unwrap_or_default())
+        let wanted = error.retry_after().unwrap_or_default();
+        let is_of_another = matches!(error, Error::Unreadable { request_id: None, .. });
+        self.next().max(if is_of_another { wanted.min(OF_ANOTHER_MAX) } else { wanted })
     }
 }
 

@@ -169,7 +169,7 @@ pub(super) const REPLAYED_AT_ONCE: Check = Check {
 };
 pub(super) const REFLECTED: Check = Check {
     name: "reflected",
-    sent: "a well-signed request whose nonce does not begin with \"callback\"",
+    sent: "well-signed requests whose nonce does not begin with \"callback\"",
     why: "one's own requests to the API carry the same kind of signature; turned round, they would pass for callbacks",
 };
 pub(super) const DUPLICATE: Check = Check {

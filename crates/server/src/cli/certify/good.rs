@@ -48,12 +48,10 @@ async fn again(courier: &Courier, secret: &str, first: &Reaction) -> Good {
         return Good::Taken(GOOD.found(Verdict::Advice, came), took);
     }
     let mistake = mistakes::look_for(courier, secret).await;
-    if mistake.is_some() {
-        // Whoever takes good ones by now has taken the spoiled one for another reason, or not for what spoils it.
-        let third = in_the_end(courier, || courier.good()).await;
-        if let Some(took) = third.delivered_after() {
-            return Good::Taken(GOOD.found(Verdict::Advice, format!("{came}; a later one {}", third.told())), took);
-        }
+    // Whoever takes good ones by now has taken the spoiled one for another reason, or not for what spoils it.
+    let third = in_the_end(courier, || courier.good()).await;
+    if let Some(took) = third.delivered_after() {
+        return Good::Taken(GOOD.found(Verdict::Advice, format!("{came}; a later one {}", third.told())), took);
     }
     Good::NotTaken(Finding { mistake, ..GOOD.must_take(first) })
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use countersign_domain::payment_order::PaymentStatus;
-use countersign_protocol::headers::RESERVED_NONCE_PREFIX;
+use countersign_protocol::headers::{NONCE_CHARS_MAX, RESERVED_NONCE_PREFIX};
 use countersign_protocol::signing::Encoding;
 
 use super::super::courier::{Courier, Letter, Reaction};
 use super::catalogue::{DUPLICATE, HANGS, NEVER_FIRST, OUT_OF_ORDER, REFLECTED, REPLAYED, REPLAYED_AT_ONCE};
 use super::checks::Findings;
-use super::patience::{in_the_end, judged_letter};
+use super::patience::{in_the_end, judged_letter, until_judged};
 use super::{Finding, Verdict};
 
 /// So many send the same request at once.
@@ -30,7 +30,10 @@ pub(super) async fn all(courier: &Courier, findings: &mut Findings<'_>) {
     let again = in_the_end(courier, || courier.signed(Letter { attempt: 2, ..good.clone() })).await;
     findings.push(DUPLICATE.must_take(if taken.is_taken() { &again } else { &taken }));
     findings.push(Box::pin(at_once(courier)).await);
-    findings.push(REFLECTED.must_refuse(&in_the_end(courier, || reflected(courier)).await));
+    findings.push(REFLECTED.must_refuse_each(&[
+        ("with a sign that no nonce has:", in_the_end(courier, || reflected(courier, with_a_strange_sign)).await),
+        ("longer than any nonce:", in_the_end(courier, || reflected(courier, too_long)).await),
+    ]));
     findings.push(out_of_order(courier).await);
     if !courier.tells_of_one_order() {
         findings.push(never_first(courier).await);
@@ -38,12 +41,20 @@ pub(super) async fn all(courier: &Courier, findings: &mut Findings<'_>) {
 }
 
 /// A request that is none of a callback. Method and path are not signed: as one's own request, with one's own secret, it could be sent to the server
-/// by whoever sees it. So its nonce has a sign that the server takes in none. A receiver that refuses it for that sign passes, however it goes on: nothing
-/// that the server would take may show it.
-fn reflected(courier: &Courier) -> Letter {
+/// by whoever sees it. So its nonce is one that the server takes from nobody, for its signs or for its length. A receiver that refuses both for that passes,
+/// however it goes on: nothing that the server would take may show it.
+fn reflected(courier: &Courier, nonce_of: fn(&str) -> String) -> Letter {
     let good = courier.good();
-    let nonce = format!("{}~", good.nonce.trim_start_matches(RESERVED_NONCE_PREFIX));
+    let nonce = nonce_of(good.nonce.trim_start_matches(RESERVED_NONCE_PREFIX));
     courier.with_signature(Letter { nonce, ..good })
+}
+
+fn with_a_strange_sign(nonce: &str) -> String {
+    format!("{nonce}~")
+}
+
+fn too_long(nonce: &str) -> String {
+    nonce.chars().cycle().take(NONCE_CHARS_MAX + 1).collect()
 }
 
 /// The same once more, and with its signature as others write it: a receiver that knows requests by that header does not know them again.
@@ -104,7 +115,8 @@ fn once_at_most(reactions: &[Reaction]) -> Finding {
 }
 
 async fn at_once(courier: &Courier) -> Finding {
-    let mut reactions = all_at_once(courier).await;
+    let copies = || copies(courier);
+    let (mut letters, mut reactions) = all_at_once(courier, copies()).await;
     // Where some were put off for another reason, nobody knows what would have become of them: once more, after a pause.
     for pause in PUT_OFF {
         if !reactions.iter().any(Reaction::is_busy)
@@ -113,18 +125,31 @@ async fn at_once(courier: &Courier) -> Finding {
             break;
         }
         tokio::time::sleep(pause).await;
-        reactions = all_at_once(courier).await;
+        (letters, reactions) = all_at_once(courier, copies()).await;
+    }
+    // Where as many different ones are not put off, it is for the nonce that these were: somebody else has it in hand. What becomes of them is seen later.
+    let is_for_the_nonce = reactions.iter().any(Reaction::is_busy) && {
+        let different = std::array::from_fn(|_| courier.good());
+        !all_at_once(courier, different).await.1.iter().any(Reaction::is_busy)
+    };
+    if is_for_the_nonce {
+        for (letter, reaction) in letters.iter().zip(&mut reactions).filter(|(_, reaction)| reaction.is_busy()) {
+            *reaction = until_judged(async || courier.bring(letter).await).await;
+        }
     }
     once_at_most(&reactions)
 }
 
-async fn all_at_once(courier: &Courier) -> [Reaction; AT_ONCE] {
+/// One request under several event ids.
+fn copies(courier: &Courier) -> [Letter; AT_ONCE] {
     let one = courier.good();
-    let letters: [Letter; AT_ONCE] =
-        std::array::from_fn(|_| Letter { event_id: courier.good().event_id, ..one.clone() });
+    std::array::from_fn(|_| Letter { event_id: courier.good().event_id, ..one.clone() })
+}
+
+async fn all_at_once(courier: &Courier, letters: [Letter; AT_ONCE]) -> ([Letter; AT_ONCE], [Reaction; AT_ONCE]) {
     let [a, b, c, d] = letters.each_ref().map(|letter| courier.bring(letter));
     let (a, b, c, d) = tokio::join!(a, b, c, d);
-    [a, b, c, d]
+    (letters, [a, b, c, d])
 }
 
 /// The later one may be put off until the earlier one has come.

@@ -91,6 +91,16 @@ fn nobody_is_asked_sooner_than_he_wants_nor_than_the_waits_have_come_to() {
     let mut waits = Waits::default();
     let waited = [None, Some(30), Some(1), Some(3_600), Some(0), None].map(|s| waits.next_after(&busy(s)).as_millis());
     assert_eq!(waited, [500, 30_000, 2_000, 3_600_000, 10_000, 10_000]);
+    let (why, body_begins) = (String::new(), String::new());
+    let page = Error::Unreadable {
+        http_status: 503,
+        why,
+        body_begins,
+        request_id: None,
+        date_ms: None,
+        retry_after_s: Some(3_600),
+    };
+    assert_eq!(Waits::default().next_after(&page).as_secs(), 60, "the service did not say so");
 }
 
 #[test]

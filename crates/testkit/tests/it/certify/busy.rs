@@ -101,6 +101,31 @@ async fn of_several_at_once_of_which_one_alone_is_judged_nothing_is_told() {
     assert_eq!(found(routes).await, (untold, Some(1)));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_puts_off_what_it_has_in_hand_claims_a_nonce_rightly() {
+    let in_hand = Arc::new(Mutex::new(HashSet::new()));
+    let routes = shown(verifier()).await.layer(from_fn(move |request: Request, next: Next| {
+        let in_hand = Arc::clone(&in_hand);
+        let nonce = request
+            .headers()
+            .get("x-service-nonce")
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+            .to_owned();
+        async move {
+            if !in_hand.lock().unwrap_or_else(PoisonError::into_inner).insert(nonce.clone()) {
+                return put_off(StatusCode::SERVICE_UNAVAILABLE);
+            }
+            // Long enough that the others come meanwhile.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let answer = next.run(request).await;
+            in_hand.lock().unwrap_or_else(PoisonError::into_inner).remove(&nonce);
+            answer
+        }
+    }));
+    assert_eq!(found(routes).await, (Vec::new(), Some(0)));
+}
+
 fn is_second(headers: &HeaderMap) -> bool {
     headers.get("x-service-sequence").is_some_and(|sequence| sequence == "2")
 }

@@ -12,9 +12,11 @@ fn what_is_turned_round_is_no_request_that_the_server_would_take_and_no_callback
     let deadline = Duration::from_secs(1);
     let courier = Courier::new("http://127.0.0.1:1/", prefixes.first(), "app_1", "sk_1", Encoding::Hex, deadline);
     let courier = courier.expect("a courier");
-    let Letter { nonce, .. } = reflected(&courier);
-    assert!(!is_nonce(&nonce) && !nonce.starts_with("callback"), "{nonce}");
-    assert!(is_nonce(&nonce[..nonce.len() - 1]), "but for one sign it is as any other: {nonce}");
+    for nonce_of in [with_a_strange_sign as fn(&str) -> String, too_long] {
+        let Letter { nonce, .. } = reflected(&courier, nonce_of);
+        assert!(!is_nonce(&nonce) && !nonce.starts_with("callback"), "{nonce}");
+        assert!(is_nonce(&nonce[..nonce.len() - 1]), "but for one sign it is as any other: {nonce}");
+    }
 }
 
 #[test]
