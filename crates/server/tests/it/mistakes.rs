@@ -152,8 +152,8 @@ fn whoever_brings_events_goes_on_where_a_remark_cannot_be_written() {
     desk.made("merchant create --name m --merchant-id m");
     let made = desk.made("application create m --name till");
     let text = |name: &str| made[name].as_str().expect("a text");
-    // Two remarks: it does not say whose it is, and the seq is beyond the newest event.
-    std::fs::write(desk.place.path("cursor"), "1\n").expect("is written");
+    // A remark: the seq is beyond the newest event.
+    std::fs::write(desk.place.path("cursor"), format!("1 {}\n", text("client_id"))).expect("is written");
     let words = format!("listen --forward http://127.0.0.1:1/ --cursor cursor --url http://{}", desk.serving.listen);
     let mut listen = desk.command(&words);
     listen.env("COUNTERSIGN_CLIENT_ID", text("client_id")).env("COUNTERSIGN_SECRET", text("payment_api_secret"));
