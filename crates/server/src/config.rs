@@ -36,6 +36,9 @@ pub use of_all_nodes::{OF_ONE_NODE, differing};
 /// `defaults.toml` as it was compiled in: every setting with its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.toml");
 
+/// Connections of the listener for health alone: some balancers and scrapers, and whoever else finds it.
+const HEALTH_CONNECTIONS_MAX: usize = 64;
+
 /// What the variables of settings begin with.
 pub const ENVIRONMENT_PREFIX: &str = "COUNTERSIGN_";
 
@@ -87,6 +90,9 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address of the operators' listener.
     pub operator_listen: SocketAddr,
+    /// Address of a listener for health alone; none: only operators' listener tells of it.
+    #[serde(deserialize_with = "kinds::optional_address")]
+    pub health_listen: Option<SocketAddr>,
     /// Whether a proxy in front speaks TLS.
     pub behind_proxy: bool,
     /// Proxies whose `X-Forwarded-For` counts.
@@ -372,7 +378,24 @@ impl Config {
         let to_receivers = ToReceivers { attempts, slow, kept: IDLE_TOTAL_MAX };
         // A thread reads from PostgreSQL over a connection of its own, or from a file, which is two: itself, and its log.
         let of_store = threads(self.worker_threads).saturating_mul(2);
-        Connections { of_each_listener: self.limits.connections, to_receivers, look_ups: LOOK_UPS_MAX, of_store }
+        Connections {
+            of_each_listener: self.limits.connections,
+            to_receivers,
+            look_ups: LOOK_UPS_MAX,
+            of_store,
+            of_health: self.health_connections(),
+        }
+    }
+
+    /// Connections of the listener for health alone, if there is one.
+    pub fn health_connections(&self) -> usize {
+        self.health_listen.map_or(0, |_| HEALTH_CONNECTIONS_MAX.min(self.limits.connections))
+    }
+
+    /// Every listener: the setting of its address, and the address.
+    pub fn listeners(&self) -> Vec<(&'static str, SocketAddr)> {
+        let always = [("listen", self.listen), ("operator_listen", self.operator_listen)];
+        always.into_iter().chain(self.health_listen.map(|address| ("health_listen", address))).collect()
     }
 
     /// Proxies whose word about addresses is taken.

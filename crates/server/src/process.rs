@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Files that a server needs beside those that are counted: the log, its own, what of the store's does not grow with the threads.
 const OTHER_FILES: u64 = 128;
-/// Listeners, each with its connections.
+/// Listeners that have as many connections as the settings say, each.
 const LISTENERS: u64 = 2;
 /// A listener has so many connections in any case.
 const CONNECTIONS_LEAST: u64 = 8;
@@ -28,12 +28,14 @@ pub struct Connections {
     pub look_ups: usize,
     /// Of the store, for the threads that read from it.
     pub of_store: usize,
+    /// Of the listener for health alone, where there is one.
+    pub of_health: usize,
 }
 
 impl Connections {
     /// Those that are not the listeners', nor to receivers.
     fn others(self) -> u64 {
-        OTHER_FILES.saturating_add(whole(self.look_ups)).saturating_add(whole(self.of_store))
+        [self.look_ups, self.of_store, self.of_health].into_iter().map(whole).fold(OTHER_FILES, u64::saturating_add)
     }
 }
 
@@ -182,6 +184,7 @@ mod tests {
         to_receivers: ToReceivers { attempts: 100, slow: 400, kept: 100 },
         look_ups: 0,
         of_store: 0,
+        of_health: 0,
     };
 
     #[test]
@@ -228,12 +231,12 @@ mod tests {
 
     #[test]
     fn what_look_ups_and_threads_of_the_store_take_is_left_to_them() {
-        let wanted = Connections { look_ups: 320, of_store: 2_048, ..WANTED };
+        let wanted = Connections { look_ups: 320, of_store: 2_048, of_health: 64, ..WANTED };
         let of = |most| OpenFiles { most, wanted };
-        assert_eq!(of(u64::MAX).needed(), 8_728 + 320 + 2_048);
+        assert_eq!(of(u64::MAX).needed(), 8_728 + 320 + 2_048 + 64);
         for most in (3_000..12_000).step_by(7) {
             let (Places { merchants, operators }, to_receivers) = (of(most).places(), of(most).to_receivers());
-            let sum = to_receivers.whole() + whole(merchants + operators) + OTHER_FILES + 320 + 2_048;
+            let sum = to_receivers.whole() + whole(merchants + operators) + OTHER_FILES + 320 + 2_048 + 64;
             assert!(sum <= most, "{sum} of {most}");
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use axum::Router;
 use countersign_protocol::headers::Prefixes;
+use countersign_store::nodes::NodeId;
 use countersign_store::{AnyStore, Store as _};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -29,7 +30,7 @@ use crate::edges::IntakeLimits;
 use crate::listen::{self, AddressLimit, ListenSettings, RequestLimit, Upload};
 use crate::log::{LogGuard, LogSink};
 use crate::merchant::{Answer, Budget, Edge, EdgeSettings};
-use crate::operator::{Entrance, Gate, OperatorSettings};
+use crate::operator::{Desk, Entrance, Gate, OperatorSettings};
 use crate::process::{self, Places};
 use crate::source::Sources;
 use crate::vault::Vault;
@@ -89,6 +90,8 @@ pub struct Running {
     pub listen: SocketAddr,
     /// Where operators call: the real address.
     pub operator_listen: SocketAddr,
+    /// Where load balancers and Prometheus ask, if that is a place of its own: the real address.
+    pub health_listen: Option<SocketAddr>,
     /// The deployment behind both.
     pub app: Arc<App>,
     certificate: Option<Renewal>,
@@ -136,9 +139,9 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     chain::take_up(&data, &app.vault, &app.store).await?;
     let handle = meters::install().context("the meters cannot be started")?;
     app.begin().await?;
-    let Needs { certificate, tls, mut dispatch, node, merchants, operators } = *needs;
-    let (merchants, operators) = (merchants.open()?, operators.open()?);
-    let (listen, operator_listen) = (merchants.local_addr()?, operators.local_addr()?);
+    let Needs { certificate, tls, mut dispatch, node, doors } = *needs;
+    let listeners = doors.open()?;
+    let (listen, operator_listen, health_listen) = listeners.addresses()?;
 
     let edge = Arc::new(open_edge(&config, app.clone(), surroundings.log.clone())?);
     dispatch.who = nodes::who(&app, node, listen, &config);
@@ -148,7 +151,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     let operator = operator_settings(&config, egress, dispatcher.clone(), handle.clone(), surroundings.log)?;
     let gate = operator.gate.clone();
     let entrance = Entrance { request_limit: request_limit(&config), sources: operator.sources.clone() };
-    let router = operator::router(app.clone(), operator)?;
+    let desk = Desk::new(app.clone(), operator)?;
     let settings = listen_settings(&config, tls, app.clock.clone());
     let for_operators = for_operators(&config, settings.clone(), operator_listen);
     let (shutdown, ended) = watch::channel(false);
@@ -156,10 +159,14 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     // Other nodes see this one before it answers anybody, if the database takes its first heartbeat.
     Box::pin(dispatcher.join()).await;
     let mut tasks = ServerTasks::new();
-    let for_merchants = serve_merchants(merchants, settings, edge.clone(), ended.clone());
+    let for_merchants = serve_merchants(listeners.merchants, settings.clone(), edge.clone(), ended.clone());
     tasks.start("merchant listener", listening.clone().while_it_runs(for_merchants));
+    let (router, operators) = (operator::router(&desk), listeners.operators);
     let for_operators = serve_operators(operators, for_operators, router, entrance, ended.clone());
     tasks.start("operator listener", listening.while_it_runs(for_operators));
+    if let Some(listener) = listeners.health {
+        tasks.start("health listener", serve_health(listener, &config, settings, &desk, ended.clone()));
+    }
     tasks.start("dispatcher", dispatcher.run(ended.clone(), silent.clone()));
     tasks.start("upkeep of meters", keep_small(edge, gate, handle, ended.clone()));
     start_upkeep(&mut tasks, &app, &ended);
@@ -167,14 +174,13 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         tasks.start("certificate", renewal.clone().watch(app.clock.clone(), ended.clone()));
     }
     if app.store.is_shared() {
-        tasks.start("note of the timeline", timeline::watch(app.clone(), data, ended));
-        tasks.start("database's time", nodes::keep_time(app.clone(), silent.clone()));
-        tasks.start("watch over applications", nodes::watch_directory(app.clone(), node, silent.clone()));
+        start_beside_others(&mut tasks, &app, data, (node, &ended, &silent));
     }
     let (stop_delay, drain) = (config.limits.stop_delay.0, config.limits.drain_timeout.0);
     Ok(Running {
         listen,
         operator_listen,
+        health_listen,
         app,
         certificate,
         shutdown,
@@ -198,6 +204,18 @@ fn start_upkeep(tasks: &mut ServerTasks, app: &Arc<App>, ended: &watch::Receiver
     tasks.start("notes of uses", note_uses(app.clone(), ended.clone()));
     tasks.start("watch over tokens", token_ends::watch(app.clone(), ended.clone()));
     tasks.start("trials of the store", trials::watch(app.clone(), ended.clone()));
+}
+
+/// What is done because other nodes are there, or may be.
+fn start_beside_others(
+    tasks: &mut ServerTasks,
+    app: &Arc<App>,
+    data: DataDir,
+    (node, ended, silent): (NodeId, &watch::Receiver<bool>, &watch::Receiver<bool>),
+) {
+    tasks.start("note of the timeline", timeline::watch(app.clone(), data, ended.clone()));
+    tasks.start("database's time", nodes::keep_time(app.clone(), silent.clone()));
+    tasks.start("watch over applications", nodes::watch_directory(app.clone(), node, silent.clone()));
 }
 
 /// The data folder, where there is something to serve.
@@ -374,6 +392,23 @@ fn for_operators(config: &Config, settings: ListenSettings, address: SocketAddr)
     ListenSettings { plain_too, connections_max: places, per_address: address_limit(config, places), ..settings }
 }
 
+/// Plain HTTP, and places of its own: who fills it takes none from merchants or operators, nor they from it.
+fn serve_health(
+    listener: TcpListener,
+    config: &Config,
+    settings: ListenSettings,
+    desk: &Arc<Desk>,
+    ended: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + use<> {
+    let places = config.health_connections();
+    let per_address = || address_limit(config, places);
+    let request_limit = Arc::new(RequestLimit::new(places, per_address()));
+    let entrance = Entrance { request_limit, sources: Sources::behind(config.trusted_networks()) };
+    let settings = ListenSettings { tls: None, connections_max: places, per_address: per_address(), ..settings };
+    serve_operators(listener, settings, operator::health_router(desk), entrance, ended)
+}
+
+/// Operators' listener, or that for health.
 async fn serve_operators(
     listener: TcpListener,
     settings: ListenSettings,

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::operator::{Call, IntoCall};
 use super::settings::DataArgs;
+use crate::datadir::DataDir;
 use crate::run::backup::{self, Restored};
 
 /// Flags of `backup`.
@@ -113,15 +114,17 @@ pub fn restore(args: &RestoreArgs, environment: &BTreeMap<String, String>) -> an
         return Ok(ExitCode::SUCCESS);
     }
     let place = place.map_or_else(|| folder.to_string(), |place| format!("{place}, with the data folder {folder}"));
-    let key = if has_key && config.data.join("master.key").exists() {
+    let of_folder = DataDir::named(&config.data).master_key();
+    let key = if has_key && of_folder.exists() {
         String::new()
     } else if has_key {
         format!(
-            "The master key {} is not in {folder}: name it at each start, as here, or put a copy at {folder}/master.key, mode 600.\n",
-            trailer.master_key_id
+            "The master key {} is not in {folder}: name it at each start, as here, or put a copy at {}, mode 600.\n",
+            trailer.master_key_id,
+            of_folder.display()
         )
     } else {
-        format!("Bring the master key {} back first: {folder}/master.key, mode 600.\n", trailer.master_key_id)
+        format!("Bring the master key {} back first: {}, mode 600.\n", trailer.master_key_id, of_folder.display())
     };
     let callbacks = if is_held {
         "Callbacks are held: when the deployment that this one takes the place of is down for good, run `countersign delivery release`."

@@ -122,8 +122,8 @@ fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
         };
         database_time = examine_database(config, &data, key.as_ref(), findings)?;
     }
-    for (about, address) in [("listen", config.listen), ("operators", config.operator_listen)] {
-        examine_address(about, address, is_served, findings);
+    for (setting, address) in config.listeners() {
+        examine_address(setting, address, is_served, findings);
     }
     examine_tls(config, database_time.unwrap_or_else(|| clock::Clock::System.now()), findings);
     findings.take("way out", run::way_out(config).map(|route| ((), described(&route))));

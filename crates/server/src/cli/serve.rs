@@ -137,7 +137,7 @@ async fn serve_and_stop(config: Config, sink: LogSink) -> anyhow::Result<()> {
         }
     };
     print_addresses(&running);
-    tracing::info!(listen = %running.listen, operator_listen = %running.operator_listen, version = env!("CARGO_PKG_VERSION"), "Countersign serves");
+    tracing::info!(listen = %running.listen, operator_listen = %running.operator_listen, health_listen = running.health_listen.map(tracing::field::display), version = env!("CARGO_PKG_VERSION"), "Countersign serves");
     let broken = match until_told(&mut stop, &running).await {
         None => until_left(&mut stop, &running).await,
         broken => broken,
@@ -156,8 +156,11 @@ async fn serve_and_stop(config: Config, sink: LogSink) -> anyhow::Result<()> {
 /// On a thread of its own, which nobody waits for: where stdout is a full pipe that nobody reads, printing takes for ever. Whoever waits for
 /// the line goes without it; those who call are served.
 fn print_addresses(running: &run::Running) {
-    let addresses =
+    let mut addresses =
         json!({ "listen": running.listen.to_string(), "operator_listen": running.operator_listen.to_string() });
+    if let Some(address) = running.health_listen {
+        addresses["health_listen"] = address.to_string().into();
+    }
     let print = move || {
         if let Err(error) = super::say(&format!("{addresses}\n")) {
             tracing::warn!("The addresses could not be printed: {error:#}");

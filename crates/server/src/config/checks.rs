@@ -169,19 +169,33 @@ impl Config {
     /// Checks what is asked of the listeners. Not of a command that opens none: under systemd the unit's environment may name the certificate, and
     /// such a command is run without it.
     pub fn check_listeners(&self) -> Result<(), ConfigRefused> {
-        let (merchants, operators) = (self.listen, self.operator_listen);
-        let covers = |all: SocketAddr, one: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4());
-        let is_everywhere = covers(merchants, operators) || covers(operators, merchants);
-        if merchants.port() == operators.port() && merchants.port() != 0 && (is_everywhere || merchants == operators) {
-            return refused(if merchants == operators {
-                format!("listen and operator_listen are both {merchants}: give each its own")
-            } else {
-                format!(
-                    "listen ({merchants}) and operator_listen ({operators}) have one port, and one of them is on all addresses: give each its own"
-                )
-            });
+        let listeners = self.listeners();
+        for (place, first) in listeners.iter().enumerate() {
+            for second in &listeners[place + 1..] {
+                Self::check_apart(*first, *second)?;
+            }
         }
         self.check_tls()
+    }
+
+    fn check_apart(
+        (name, address): (&str, SocketAddr),
+        (other, of_other): (&str, SocketAddr),
+    ) -> Result<(), ConfigRefused> {
+        let covers = |all: SocketAddr, one: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+        let is_everywhere = covers(address, of_other) || covers(of_other, address);
+        if address.port() != of_other.port() || address.port() == 0 {
+            return Ok(());
+        }
+        if address == of_other {
+            return refused(format!("{name} and {other} are both {address}: give each its own"));
+        }
+        if is_everywhere {
+            return refused(format!(
+                "{name} ({address}) and {other} ({of_other}) have one port, and one of them is on all addresses: give each its own"
+            ));
+        }
+        Ok(())
     }
 
     fn check_tls(&self) -> Result<(), ConfigRefused> {

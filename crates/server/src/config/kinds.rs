@@ -1,12 +1,13 @@
 //! Kinds of setting that TOML does not have: periods, settings that may be absent, keys that nobody may see.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
 use countersign_domain::delivery::Schedule;
 use countersign_domain::fees::MarkupUnit;
-use serde::de::Error as _;
+use serde::de::{Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer};
 use toml::Value;
 use zeroize::Zeroizing;
@@ -112,6 +113,13 @@ impl fmt::Debug for KeyText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyText(..)")
     }
+}
+
+/// Reads an address and a port, or nothing.
+pub(super) fn optional_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    // Refused in the words of the addresses that may not be left out.
+    if text.is_empty() { Ok(None) } else { SocketAddr::deserialize(text.into_deserializer()).map(Some) }
 }
 
 /// Reads what `r_markup` means.

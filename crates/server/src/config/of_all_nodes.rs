@@ -12,7 +12,7 @@ use super::{Config, Life, Period};
 
 /// Settings that a node may have as its machine, its network and its place in the fleet want them. Secrets, files and addresses with passwords are all
 /// here. The master key has to be the same on all nodes, too, and is compared by its id at every start.
-pub const OF_ONE_NODE: [&str; 35] = [
+pub const OF_ONE_NODE: [&str; 36] = [
     "data",
     "database_url",
     "database_ca_file",
@@ -26,6 +26,7 @@ pub const OF_ONE_NODE: [&str; 35] = [
     "master_key_previous_command",
     "listen",
     "operator_listen",
+    "health_listen",
     "behind_proxy",
     "trusted_proxies",
     "limit_loopback",

@@ -229,6 +229,12 @@ fn what_is_out_of_bounds_is_refused_with_its_name() {
             "listen = \"127.0.0.1:1\"\noperator_listen = \"127.0.0.1:1\"",
             "listen and operator_listen are both 127.0.0.1:1",
         ),
+        ("health_listen = \"127.0.0.1:8080\"", "listen and health_listen are both 127.0.0.1:8080: give each its own"),
+        (
+            "health_listen = \"0.0.0.0:8081\"",
+            "operator_listen (127.0.0.1:8081) and health_listen (0.0.0.0:8081) have one port",
+        ),
+        ("health_listen = \"here\"", "the setting health_listen is not good: an IP address and its port are wanted"),
         ("log_level = \"warning\"", "log_level: \"warning\" is none of \"error\", \"warn\""),
         ("log_level = \"\"", "log_level: \"\" is none of"),
         ("log_level = \"info,countersign=loud\"", "log_level"),

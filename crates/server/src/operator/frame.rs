@@ -18,7 +18,7 @@ use countersign_domain::time::UnixMillis;
 use countersign_protocol::code::{self, Code};
 
 use super::problem::Problem;
-use super::{CrowdedOut, Desk, Peer, Source};
+use super::{CameTo, CrowdedOut, Desk, Peer, Source};
 use crate::edges::{self, CROWDED_OUT};
 use crate::log::{self, RequestLine};
 use crate::source::Sources;
@@ -53,7 +53,11 @@ pub(super) fn source(sources: &Sources, request: &Request) -> Option<IpAddr> {
 }
 
 /// Gives the request its id, writes its line, and turns a [`Problem`] into a document. `Date` is set by whoever serves the connection.
-pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Next) -> Response<Body> {
+pub(super) async fn frame(
+    State((desk, came_to)): State<(Arc<Desk>, CameTo)>,
+    mut request: Request,
+    next: Next,
+) -> Response<Body> {
     let started = Instant::now();
     let source = source(&desk.settings.sources, &request);
     let context = Context {
@@ -89,14 +93,18 @@ pub async fn frame(State(desk): State<Arc<Desk>>, mut request: Request, next: Ne
     if is_framing {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    protect(response.headers_mut(), &path, desk.settings.is_tls);
+    let (listener, is_tls) = match came_to {
+        CameTo::Operators => ("operator", desk.settings.is_tls),
+        CameTo::Health => ("health", false),
+    };
+    protect(response.headers_mut(), &path, is_tls);
     let known = known_method(&method);
     metrics::counter!("countersign_operator_requests_total", "method" => known, "route" => route, "code" => code)
         .increment(1);
     RequestLine {
         at: context.at,
         request_id: &context.request_id,
-        listener: "operator",
+        listener,
         method: log::shown_method(method.as_str()),
         path: log::shown(&log::blinded(&path)),
         status: response.status().as_u16(),
@@ -159,6 +167,11 @@ pub async fn never_stored(request: Request, next: Next) -> Response<Body> {
 /// 404.
 pub async fn no_such_path() -> Problem {
     Problem::new(Code::NotFound, "no such path; /docs lists them all")
+}
+
+/// The same where nothing else is.
+pub async fn nothing_but_health() -> Problem {
+    Problem::new(Code::NotFound, "only /healthz, /readyz and /metrics are here; operators' listener has the rest")
 }
 
 /// 405.

@@ -1,4 +1,4 @@
-//! The operator listener: provisioning, the daily business, and what a console needs to see.
+//! The operator listener: provisioning, the daily business, and what a console needs to see. And the listener that tells of health alone.
 //!
 //! Every answer carries a request id; every refusal is a problem document (RFC 9457). A call is taken in this order, and the first
 //! thing that is wrong is the answer: path and method, bearer token, role, content type and size, idempotency key, body.
@@ -146,38 +146,63 @@ struct CrowdedOut;
 #[derive(Clone, Copy, Debug)]
 struct Source(IpAddr);
 
-/// The operator listener's router. Fails where a prefix makes no header name.
-pub fn router(app: Arc<App>, settings: OperatorSettings) -> Result<Router, InvalidHeaderName> {
-    let request_id_header = HeaderName::from_bytes(settings.prefixes.first().request_id.as_bytes())?;
-    let prefix = settings.prefixes.first().as_given().to_owned();
-    let desk = Arc::new(Desk {
-        started_at: app.clock.now(),
-        app,
-        settings,
-        request_id_header,
-        statements: ConcurrencyLimit::new(statements::STATEMENTS_MAX, statements::STATEMENTS_MAX + 2, "statements"),
-        what_ifs: ConcurrencyLimit::new(what_if::WHAT_IFS_MAX, what_if::WHAT_IFS_MAX + 1, "what-ifs"),
-        searches: ConcurrencyLimit::new(audit::SEARCHES_MAX, audit::SEARCHES_MAX + 2, "searches of the audit log"),
-        counts: ConcurrencyLimit::new(COUNTS_MAX, 2 * COUNTS_MAX, "counts of many events"),
-        last_look: health::LastLook::default(),
-    });
+impl Desk {
+    /// Of a deployment. Fails where a prefix makes no header name.
+    pub fn new(app: Arc<App>, settings: OperatorSettings) -> Result<Arc<Self>, InvalidHeaderName> {
+        let request_id_header = HeaderName::from_bytes(settings.prefixes.first().request_id.as_bytes())?;
+        Ok(Arc::new(Self {
+            started_at: app.clock.now(),
+            app,
+            settings,
+            request_id_header,
+            statements: ConcurrencyLimit::new(statements::STATEMENTS_MAX, statements::STATEMENTS_MAX + 2, "statements"),
+            what_ifs: ConcurrencyLimit::new(what_if::WHAT_IFS_MAX, what_if::WHAT_IFS_MAX + 1, "what-ifs"),
+            searches: ConcurrencyLimit::new(audit::SEARCHES_MAX, audit::SEARCHES_MAX + 2, "searches of the audit log"),
+            counts: ConcurrencyLimit::new(COUNTS_MAX, 2 * COUNTS_MAX, "counts of many events"),
+            last_look: health::LastLook::default(),
+        }))
+    }
+}
+
+/// Which listener a call came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CameTo {
+    /// That of operators.
+    Operators,
+    /// That for health alone.
+    Health,
+}
+
+/// What the operator listener answers.
+pub fn router(desk: &Arc<Desk>) -> Router {
+    let prefix = desk.settings.prefixes.first().as_given().to_owned();
     let mut api = Router::new();
     for door in doors() {
         let guard = from_fn_with_state((desk.clone(), door.role), auth::demand);
         api = api.route(&door.path(), door.handler.route_layer(guard));
     }
-    let router = api
-        .layer(from_fn(frame::never_stored))
+    let api = api.layer(from_fn(frame::never_stored)).merge(of_health()).with_state(desk.clone());
+    framed(api.merge(documents::routes(&prefix)).fallback(frame::no_such_path), desk, CameTo::Operators)
+}
+
+/// What the listener for health alone answers.
+pub fn health_router(desk: &Arc<Desk>) -> Router {
+    framed(of_health().with_state(desk.clone()).fallback(frame::nothing_but_health), desk, CameTo::Health)
+}
+
+/// What is asked without a token.
+fn of_health() -> Router<Arc<Desk>> {
+    Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
-        .with_state(desk.clone())
-        .merge(documents::routes(&prefix))
-        .fallback(frame::no_such_path)
+}
+
+fn framed(router: Router, desk: &Arc<Desk>, came_to: CameTo) -> Router {
+    router
         .method_not_allowed_fallback(frame::no_such_method)
         .layer(CatchPanicLayer::custom(frame::panicked))
-        .layer(from_fn_with_state(desk, frame::frame));
-    Ok(router)
+        .layer(from_fn_with_state((desk.clone(), came_to), frame::frame))
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Response<Held<Body>>, Infallible>> + Send>>;

@@ -1,5 +1,6 @@
 //! Settings that are allowed and less safe than they could be: `serve` says them at its start, `doctor` whenever it is asked.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::config::{Config, Period};
@@ -43,6 +44,7 @@ pub fn unsafe_settings(config: &Config) -> Vec<String> {
         .chain(about_prices(config))
         .chain(about_callbacks(config))
         .chain(about_operators(config))
+        .chain(about_health(config))
     {
         put(true, text);
     }
@@ -159,9 +161,21 @@ fn about_callbacks(config: &Config) -> Vec<String> {
     found
 }
 
+fn is_beyond_this_machine(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
+}
+
+fn about_health(config: &Config) -> Option<String> {
+    let address = config.health_listen.filter(|address| is_beyond_this_machine(*address))?;
+    Some(format!(
+        "health_listen {address} can be reached from other machines and says how busy the deployment is: let a firewall admit load balancers and \
+         Prometheus only"
+    ))
+}
+
 fn about_operators(config: &Config) -> Vec<String> {
     let address = config.operator_listen;
-    if address.ip().to_canonical().is_loopback() {
+    if !is_beyond_this_machine(address) {
         return Vec::new();
     }
     let reached = format!(
@@ -187,9 +201,10 @@ mod tests {
     type Pair = (&'static str, &'static str);
 
     /// Settings with a value of which a line is said, and what else they are set with.
-    const UNSAFE: [(&str, &str, &[Pair]); 36] = [
+    const UNSAFE: [(&str, &str, &[Pair]); 37] = [
         ("serve_moved", "true", &[]),
         ("operator_listen", "0.0.0.0:8081", &[("behind_proxy", "true")]),
+        ("health_listen", "0.0.0.0:8082", &[]),
         ("behind_proxy", "true", &[]),
         ("timestamp_tolerance_ms", "300001", &[]),
         ("rate_limit_per_s", "0", &[]),

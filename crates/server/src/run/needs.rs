@@ -30,8 +30,44 @@ pub(super) struct Needs {
     pub tls: Option<Arc<rustls::ServerConfig>>,
     pub dispatch: DispatchSettings,
     pub node: NodeId,
-    pub merchants: Door,
-    pub operators: Door,
+    pub doors: Doors,
+}
+
+/// Each listener's port; that for health only where it is wanted.
+pub(super) struct Doors {
+    merchants: Door,
+    operators: Door,
+    health: Option<Door>,
+}
+
+/// The same when connections may wait at them.
+pub(super) struct Listeners {
+    pub merchants: TcpListener,
+    pub operators: TcpListener,
+    pub health: Option<TcpListener>,
+}
+
+impl Doors {
+    fn bind(config: &Config) -> anyhow::Result<Self> {
+        Ok(Self {
+            merchants: Door::bind(config.listen, "listen")?,
+            operators: Door::bind(config.operator_listen, "operator_listen")?,
+            health: config.health_listen.map(|address| Door::bind(address, "health_listen")).transpose()?,
+        })
+    }
+
+    pub fn open(self) -> anyhow::Result<Listeners> {
+        let (merchants, operators) = (self.merchants.open()?, self.operators.open()?);
+        Ok(Listeners { merchants, operators, health: self.health.map(Door::open).transpose()? })
+    }
+}
+
+impl Listeners {
+    /// Where they really are, merchants' first and that for health last.
+    pub fn addresses(&self) -> std::io::Result<(SocketAddr, SocketAddr, Option<SocketAddr>)> {
+        let health = self.health.as_ref().map(TcpListener::local_addr).transpose()?;
+        Ok((self.merchants.local_addr()?, self.operators.local_addr()?, health))
+    }
 }
 
 impl Needs {
@@ -47,15 +83,14 @@ impl Needs {
                 Database::Sqlite => Who::NOBODY.node,
                 Database::Postgres(_) => NodeId(data.node_id(&Chance::default())?),
             },
-            merchants: Door::bind(config.listen, "listen")?,
-            operators: Door::bind(config.operator_listen, "operator_listen")?,
+            doors: Doors::bind(config)?,
         })
     }
 }
 
 /// A port that is this process's. Until it is opened connections are refused, as where nobody is: whoever came would wait for as long as the schema
 /// takes.
-pub(super) struct Door {
+struct Door {
     socket: TcpSocket,
     wanted: SocketAddr,
     setting: &'static str,
@@ -83,7 +118,7 @@ impl Door {
     }
 
     /// From here on connections may wait at it.
-    pub fn open(self) -> anyhow::Result<TcpListener> {
+    fn open(self) -> anyhow::Result<TcpListener> {
         let opened = self.socket.set_reuseaddr(true).and_then(|()| self.socket.listen(BACKLOG));
         opened.map_err(|error| refused(self.setting, self.wanted, &error))
     }

@@ -13,8 +13,13 @@ pub fn readiness(serving: &Serving) -> (u16, String) {
 
 /// The same of another path of the operators' listener.
 pub fn asked(serving: &Serving, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(&serving.operator_listen).expect("connects");
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("is sent");
+    asked_at(&serving.operator_listen, "GET", path, "")
+}
+
+/// The same of any listener, with further headers, each on its line.
+pub fn asked_at(address: &str, method: &str, path: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("connects");
+    write!(stream, "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}\r\n").expect("is sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("is answered");
     (answer[9..12].parse().expect("a status"), answer)

@@ -12,6 +12,7 @@ mod failover;
 mod full;
 mod hanging_disk;
 mod hardening;
+mod health;
 mod lost_answers;
 mod mistakes;
 mod moving;
@@ -134,20 +135,25 @@ impl Place {
 
     /// `serve` on free loopback ports with further arguments.
     pub fn serve(&self, more: &[&str]) -> Serving {
-        self.serve_to(more, Stdio::null())
+        self.serve_to(more, &[], Stdio::null())
     }
 
     /// The same with its log in a file.
     pub fn serve_logging(&self, more: &[&str], log: &Path) -> Serving {
-        self.serve_to(more, std::fs::File::create(log).expect("a log").into())
+        self.serve_with(more, &[], log)
     }
 
-    fn serve_to(&self, more: &[&str], log: Stdio) -> Serving {
+    /// The same with variables.
+    pub fn serve_with(&self, more: &[&str], variables: &[(&str, &str)], log: &Path) -> Serving {
+        self.serve_to(more, variables, std::fs::File::create(log).expect("a log").into())
+    }
+
+    fn serve_to(&self, more: &[&str], variables: &[(&str, &str)], log: Stdio) -> Serving {
         let mut arguments =
             vec!["serve", "--data", "data", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
         arguments.extend(more);
         let mut command = self.command(&arguments);
-        command.stdout(Stdio::piped()).stderr(log);
+        command.stdout(Stdio::piped()).stderr(log).envs(variables.iter().copied());
         Serving::started(command)
     }
 }
@@ -170,6 +176,8 @@ pub struct Serving {
     pub listen: String,
     /// Address of the operators' listener.
     pub operator_listen: String,
+    /// Address of the listener for health alone, where there is one.
+    pub health_listen: Option<String>,
 }
 
 impl Serving {
@@ -180,8 +188,9 @@ impl Serving {
         let stdout = child.stdout.take().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut line).expect("a first line");
         let said: Value = serde_json::from_str(&line).expect("the first line is JSON");
-        let address = |name: &str| said[name].as_str().expect("an address").to_owned();
-        Self { child, listen: address("listen"), operator_listen: address("operator_listen") }
+        let address = |name: &str| said[name].as_str().map(str::to_owned);
+        let [listen, operator_listen] = ["listen", "operator_listen"].map(|name| address(name).expect("an address"));
+        Self { child, listen, operator_listen, health_listen: address("health_listen") }
     }
 
     /// Waits until it ends by itself, and for no longer than this: the exit code.

@@ -25,7 +25,7 @@ fn a_server_whose_first_line_nobody_takes_serves_and_hears_that_it_is_to_stop() 
         place.command(&["serve", "--data", "data", "--listen", &listen, "--operator-listen", &operator_listen]);
     let child = command.stdout(OwnedFd::from(stdout)).spawn().expect("the binary starts");
     until("it listens", || TcpStream::connect(&operator_listen).is_ok());
-    let mut serving = Serving { child, listen, operator_listen };
+    let mut serving = Serving { child, listen, operator_listen, health_listen: None };
     becomes(&serving, 200);
     serving.signal("-TERM");
     assert_eq!(serving.ends_within(PATIENCE), Some(0));

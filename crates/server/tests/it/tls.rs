@@ -111,7 +111,7 @@ fn a_new_certificate_outside_its_dates_leaves_a_good_one_in_use() {
 }
 
 /// A certificate for `localhost` and 127.0.0.1 in `cert.pem` and `key.pem`; the certificate as PEM.
-fn certificate(place: &Place) -> String {
+pub fn certificate(place: &Place) -> String {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).expect("made");
     std::fs::write(place.path("cert.pem"), made.cert.pem()).expect("written");
     std::fs::write(place.path("key.pem"), made.signing_key.serialize_pem()).expect("written");

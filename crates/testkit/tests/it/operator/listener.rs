@@ -19,7 +19,7 @@ use countersign::edges::IntakeLimits;
 use countersign::log::{LogGuard, LogSink};
 use countersign::merchant::Budget;
 use countersign::meters;
-use countersign::operator::{Gate, OperatorSettings, Peer, router};
+use countersign::operator::{Desk, Gate, OperatorSettings, Peer, router};
 use countersign::run;
 use countersign::run::deployment_settings::MASTER_KEY_ID;
 use countersign::source::Sources;
@@ -148,7 +148,7 @@ impl House {
             gate: Arc::new(Gate::new(&Budget::default())),
             dispatcher: Arc::new(Dispatcher::new(app.clone(), dispatch).expect("settings that hold")),
         };
-        let router = router(app.clone(), settings).expect("a router");
+        let router = router(&Desk::new(app.clone(), settings).expect("a prefix"));
         let mut house = Self { app, router, security: String::new(), _log: guard, folder, backing };
         house.security = house.token(Role::Security, None).await;
         // As a server does at its start.
