@@ -7,6 +7,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
+use countersign_domain::time::{UnixMillis, parse_rfc3339};
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
@@ -27,8 +28,13 @@ const DATABASE: &str = "countersign.db";
 const MASTER_KEY: &str = "master.key";
 /// Where a node notes which server of a shared database it has served with.
 pub const TIMELINE: &str = "database.timeline";
+/// Where it is noted when the last good backup was begun.
+const BACKUP: &str = "backup.last";
+/// As much is written to see whether the disk has room: a file without content needs none.
+const TRIED_BYTES: usize = 4_096;
 /// What we lay into a data folder, or whoever makes a file system, beside the database and journals.
-const OURS: [&str; 8] = [LOCK, MASTER_KEY, "node.id", "audit.chain", TIMELINE, "restoring", "demo.log", "lost+found"];
+const OURS: [&str; 9] =
+    [LOCK, MASTER_KEY, "node.id", "audit.chain", TIMELINE, BACKUP, "restoring", "demo.log", "lost+found"];
 /// How the names of the others begin.
 const OURS_BEGIN: [&str; 2] = [DATABASE, "nonces-"];
 const FOLDER_MODE: u32 = 0o700;
@@ -203,17 +209,38 @@ impl DataDir {
         file.replace().map_err(io(&path, "cannot be made"))
     }
 
+    /// Notes when a good backup was begun, RFC 3339, in the place of what was noted before. On the disk when this returns.
+    pub fn note_backup(&self, taken_at: &str) -> Result<(), DataRefused> {
+        let path = self.path.join(BACKUP);
+        unfinished(&path, taken_at)?.replace().map_err(io(&path, "cannot be made"))
+    }
+
+    /// When the last good backup was begun that is noted here.
+    pub fn backup_noted(&self) -> Result<Option<UnixMillis>, DataRefused> {
+        let path = self.path.join(BACKUP);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => parse_rfc3339(text.trim_end()).map(Some).ok_or(DataRefused::NotABackupTime(path)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io(&path, "cannot be read")(error)),
+        }
+    }
+
     /// The permission bits of the folder.
     pub fn mode(&self) -> Result<u32, DataRefused> {
         mode_of(&self.path)
     }
 
-    /// Makes a file in the folder, as every server does, and removes it.
+    /// Writes a file in the folder, as every server does, and removes it.
     pub fn takes_files(&self) -> Result<(), DataRefused> {
-        match UnfinishedFile::begin(&self.path.join(LOCK)) {
+        let tried = UnfinishedFile::begin(&self.path.join(LOCK)).and_then(|mut file| {
+            file.write_all(&[0; TRIED_BYTES])?;
+            // Some file systems look for room only now.
+            file.file().sync_all()
+        });
+        match tried {
             // Somebody else tries just this.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            tried => tried.map(drop).map_err(io(&self.path, "takes no files")),
+            tried => tried.map_err(io(&self.path, "takes no files")),
         }
     }
 

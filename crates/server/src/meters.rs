@@ -17,6 +17,9 @@ const ATTEMPT_SECONDS: [f64; 12] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 /// Of how late callbacks are: endpoints that fail or have a rate keep theirs waiting for long.
 const DELAY_SECONDS: [f64; 10] = [0.01, 0.05, 0.25, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 21_600.0];
 
+/// When the last good backup was begun that is noted in the data folder, in seconds since 1970; 0: none is.
+pub const LAST_BACKUP: &str = "countersign_last_backup_timestamp_seconds";
+
 /// Takes the recorder of the process into use, once; a second call gives the same handle.
 pub fn install() -> Result<PrometheusHandle, BuildError> {
     static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
@@ -41,6 +44,11 @@ pub fn install() -> Result<PrometheusHandle, BuildError> {
     metrics::describe_gauge!("countersign_build_info", "Which program this is: always 1");
     gauge!("countersign_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     metrics::describe_gauge!("countersign_ready", "1 while this node takes requests, else 0");
+    metrics::describe_gauge!(
+        LAST_BACKUP,
+        "When the last good backup was begun that is noted in the data folder; 0: none is"
+    );
+    gauge!(LAST_BACKUP).set(0.0);
     metrics::describe_gauge!("countersign_database_standbys", "Standbys of PostgreSQL that follow, by kind");
     metrics::describe_counter!(crate::app::rates::GONE_STALE, "Rates that became too old to be quoted");
     metrics::describe_counter!(crate::log::LOST, "Lines of the log that could not be written, or that nobody took");

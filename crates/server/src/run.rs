@@ -170,6 +170,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
     tasks.start("dispatcher", dispatcher.run(ended.clone(), silent.clone()));
     tasks.start("upkeep of meters", keep_small(edge, gate, handle, ended.clone()));
     start_upkeep(&mut tasks, &app, &ended);
+    tasks.start("note of backups", backup::watch_note(data.clone(), ended.clone()));
     if let Some(renewal) = &certificate {
         tasks.start("certificate", renewal.clone().watch(app.clock.clone(), ended.clone()));
     }

@@ -1,10 +1,11 @@
 //! `backup` and `restore`: a deployment into a file and back, and `delivery`: what a restored one is told before it sends anything.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
 use countersign_domain::time::rfc3339;
 use hyper::Method;
@@ -12,14 +13,23 @@ use serde_json::json;
 
 use super::operator::{Call, IntoCall};
 use super::settings::DataArgs;
+use crate::clock::Clock;
 use crate::datadir::DataDir;
-use crate::run::backup::{self, Restored};
+use crate::run::backup::series::{self, Thinned};
+use crate::run::backup::{self, Restored, Trailer};
 
 /// Flags of `backup`.
 #[derive(Debug, Args)]
 pub struct BackupArgs {
     /// The file to be made
-    pub file: PathBuf,
+    #[arg(required_unless_present = "into")]
+    pub file: Option<PathBuf>,
+    /// A folder for backups of this deployment, in which the file is named by its time
+    #[arg(long, value_name = "DIR", conflicts_with = "file")]
+    pub into: Option<PathBuf>,
+    /// Keep so many good backups in that folder, this one among them, and remove older ones
+    #[arg(long, value_name = "N", requires = "into", conflicts_with = "file")]
+    pub keep: Option<NonZeroUsize>,
     /// Where the data is.
     #[command(flatten)]
     pub data: DataArgs,
@@ -62,20 +72,22 @@ impl IntoCall for Delivery {
 /// Copies the deployment into a file.
 pub fn backup(args: &BackupArgs, environment: &BTreeMap<String, String>) -> anyhow::Result<ExitCode> {
     let config = args.data.load(environment)?;
-    let trailer = super::small_runtime()?.block_on(backup::take(&config, &args.file))?;
-    let file = args.file.display();
-    super::say(&if args.json {
-        format!("{}\n", json!({ "file": file.to_string(), "backup": trailer }))
-    } else {
-        format!(
-            "Wrote {file}: {} bytes, SHA-256 {}.\n\
-             The master key ({}) is not in it: keep it in another place.\n{}",
-            trailer.bytes,
-            trailer.sha256,
-            trailer.master_key_id,
-            unfinished_rewrap(&trailer.other_master_key_ids)
-        )
-    })?;
+    let path = match (&args.file, &args.into) {
+        (Some(file), _) => file.clone(),
+        (None, Some(folder)) => series::file_in(folder, Clock::System.now()),
+        (None, None) => bail!("name the file to be made, or a folder for it with --into"),
+    };
+    let trailer = super::small_runtime()?.block_on(backup::take(&config, &path))?;
+    let not_noted = backup::note(&config, &trailer).err().map(anyhow::Error::from);
+    // The file is whole: what comes of others is said beside it.
+    let thinned = match (&args.into, args.keep) {
+        (Some(folder), Some(keep)) => series::thin(folder, &path, &trailer, keep),
+        (None, _) | (_, None) => Ok(Thinned::default()),
+    };
+    let others = Beside { thinned: thinned.as_ref().ok(), not_noted: not_noted.map(|error| format!("{error:#}")) };
+    say_what_was_written(args.json, &path, &trailer, &others)?;
+    let file = path.display();
+    thinned.with_context(|| format!("{file} is whole, but older backups could not be removed"))?;
     if let Some(broken) = &trailer.broken {
         bail!(
             "{file} is whole, but `restore` refuses it, since the deployment is damaged: {broken}. Keep your earlier backups, and see what \
@@ -83,6 +95,45 @@ pub fn backup(args: &BackupArgs, environment: &BTreeMap<String, String>) -> anyh
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What was done beside the file.
+struct Beside<'a> {
+    /// With older ones; none: it was refused, and is told as an error.
+    thinned: Option<&'a Thinned>,
+    /// Why the data folder does not tell of it.
+    not_noted: Option<String>,
+}
+
+fn say_what_was_written(is_json: bool, file: &Path, trailer: &Trailer, beside: &Beside<'_>) -> anyhow::Result<()> {
+    let file = file.display().to_string();
+    let listed = |which: fn(&Thinned) -> &[PathBuf]| {
+        let paths = beside.thinned.map_or(&[][..], which);
+        paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+    };
+    let (removed, left_alone) = (listed(|thinned| &thinned.removed), listed(|thinned| &thinned.left_alone));
+    let not_noted = beside.not_noted.as_deref();
+    if is_json {
+        let said = json!({
+            "file": file, "backup": trailer, "removed": removed, "left_alone": left_alone, "not_noted": not_noted
+        });
+        return super::say(&format!("{said}\n"));
+    }
+    let not_noted = not_noted.map_or(String::new(), |why| {
+        format!("The data folder does not tell of it, so `/metrics` and `doctor` do not know it: {why}.\n")
+    });
+    let others =
+        |what: &str, of: &[String]| if of.is_empty() { String::new() } else { format!("{what}: {}.\n", of.join(", ")) };
+    super::say(&format!(
+        "Wrote {file}: {} bytes, SHA-256 {}.\n\
+         The master key ({}) is not in it: keep it in another place.\n{}{}{}{not_noted}",
+        trailer.bytes,
+        trailer.sha256,
+        trailer.master_key_id,
+        unfinished_rewrap(&trailer.other_master_key_ids),
+        others("Removed older backups", &removed),
+        others("Left alone, since they are broken, not readable, or under another master key", &left_alone),
+    ))
 }
 
 /// What is said where more than one master key is needed.

@@ -1,5 +1,6 @@
 //! `doctor`: what `serve` checks at its start, without starting, and with a line for each.
 
+mod backups;
 mod postgres;
 mod safety;
 mod tokens;
@@ -121,9 +122,15 @@ fn examine(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
             key => findings.take("master key", key.map_err(Into::into)),
         };
         database_time = examine_database(config, &data, key.as_ref(), findings)?;
+        backups::examine(&data, clock::Clock::System.now(), findings);
     }
     for (setting, address) in config.listeners() {
-        examine_address(setting, address, is_served, findings);
+        let about = match setting {
+            "operator_listen" => "operators",
+            "health_listen" => "health",
+            other => other,
+        };
+        examine_address(about, address, is_served, findings);
     }
     examine_tls(config, database_time.unwrap_or_else(|| clock::Clock::System.now()), findings);
     findings.take("way out", run::way_out(config).map(|route| ((), described(&route))));

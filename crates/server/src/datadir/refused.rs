@@ -74,6 +74,9 @@ pub enum DataRefused {
     /// Not a cluster and a timeline.
     #[error("{} does not hold a cluster and a timeline of PostgreSQL: remove it, and the next start writes it anew", .0.display())]
     NotATimeline(PathBuf),
+    /// Not a time.
+    #[error("{} does not hold the time of a backup: remove it, and the next backup writes it anew", .0.display())]
+    NotABackupTime(PathBuf),
     /// Not 64 hex digits.
     #[error("{0} does not hold a master key: 64 hex digits are wanted, such as `openssl rand -hex 32` prints")]
     NotAKey(String),

@@ -10,25 +10,15 @@ use super::bounds::{AMOUNT, TRADE_NO};
 use super::operations;
 use super::rules::{AMOUNT_OR_NONE, TRADE_NO_OR_NONE};
 
-/// Fields of the list of fee rules, and their other names.
-const FIELDS: [(&str, &str); 2] = [("pageNum", "page"), ("pageSize", "page_size")];
 /// Lists that take `status` for `state`.
 const LISTS: [&str; 2] = ["list_convert_orders", "list_payment_orders"];
 
 type Schemas = BTreeMap<String, RefOr<Schema>>;
 
-/// Of the merchant document: other names, and bodies of which one of two fields must be there.
+/// Of the merchant document: bodies of which one of two fields must be there. Other names of fields stand in descriptions alone: as fields of their own they
+/// get the name of the first in many a language, and a client that fills in what is shipped sends both.
 pub fn put_merchants(document: &mut Document) {
     let schemas = &mut document.components.get_or_insert_default().schemas;
-    let list = object(schemas, "RuleListRequest");
-    for (name, alias) in FIELDS {
-        let Some(RefOr::T(Schema::Object(mut field))) = list.properties.get(name).cloned() else {
-            panic!("no field {name}")
-        };
-        field.description = Some(format!("Another name of `{name}`: one of the two."));
-        (field.deprecated, field.default) = (Some(Deprecated::True), None);
-        list.properties.insert(alias.to_owned(), Schema::Object(field).into());
-    }
     let order = object(schemas, "PaymentOrderName").clone();
     let by = ["prepayId", "merchantTradeNo"].map(|name| filled(&order, name));
     let any = by.into_iter().fold(AnyOfBuilder::new(), AnyOfBuilder::item).description(order.description);
@@ -43,8 +33,8 @@ pub fn put_merchants(document: &mut Document) {
     schemas.insert("ConvertPreviewRequest".to_owned(), Schema::OneOf(one.build()).into());
 }
 
-fn object<'a>(schemas: &'a mut Schemas, name: &str) -> &'a mut Object {
-    match schemas.get_mut(name) {
+fn object<'a>(schemas: &'a Schemas, name: &str) -> &'a Object {
+    match schemas.get(name) {
         Some(RefOr::T(Schema::Object(object))) => object,
         Some(_) | None => panic!("no object {name}"),
     }

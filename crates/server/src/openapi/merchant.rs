@@ -9,11 +9,12 @@ use countersign_protocol::endpoint::{
     order_close, order_create, order_list, order_native, order_query, rule_list, rule_query, rule_upgrade, time,
 };
 use countersign_protocol::headers::Header;
+use serde_json::Value;
 use utoipa::openapi::path::{
     HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem, PathsBuilder,
 };
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, OneOfBuilder, Schema, Type};
+use utoipa::openapi::schema::{ArrayBuilder, ComponentsBuilder, ObjectBuilder, OneOfBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{
     Content, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required, Response, ResponseBuilder,
@@ -344,7 +345,9 @@ fn failure_name(code: Code) -> String {
 
 /// The envelope of a refusal with this code.
 fn failure(code: Code) -> (String, RefOr<Schema>) {
-    let null = Schema::from(ObjectBuilder::new().schema_type(Type::Null));
+    // Not by its type: a common generator makes a class of that, which is not there, and in some languages no client at all.
+    let null = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
+    let null = Schema::from(null.extensions(Some([("const", Value::Null)].into_iter().collect())));
     let envelope = envelope(["FAIL", code.code(), code.label()], null.into())
         .property("errorMessage", text().description(Some("What to change")))
         .description(Some(failures::what_to_do(code, Listener::Merchant)));

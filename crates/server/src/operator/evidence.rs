@@ -92,7 +92,8 @@ impl hyper::body::Body for Sent {
     }
 }
 
-/// All that is known of one payment order, chained and signed. A line each: see docs/EVIDENCE.md. Who takes it is in the audit log.
+/// All that is known of one payment order, chained and signed. A line of JSON each: see docs/EVIDENCE.md. Many a generator of clients does not take lines: read the
+/// answer as it is, or use `countersign evidence`. Who takes it is in the audit log.
 #[utoipa::path(get, path = "/operator/v1/payment-orders/{prepayId}/evidence", tag = "Evidence", operation_id = "export_evidence",
     params(("prepayId" = String, Path, description = "The order")),
     responses((status = 200, content_type = "application/x-ndjson", body = String), (status = 404, body = ProblemDocument)))]

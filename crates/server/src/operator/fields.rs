@@ -125,7 +125,9 @@ const RATE_CHARS_MAX: usize = 21;
 /// A rate in the API's document.
 pub fn rate_schema() -> Schema {
     let number = ObjectBuilder::new().schema_type(Type::Number).exclusive_minimum(Some(0_u32));
-    let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(r"^(0|[1-9][0-9]*)(\.[0-9]+)?$"));
+    let text = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some(r"^(0\.[0-9]*[1-9][0-9]*|[1-9][0-9]*(\.[0-9]+)?)$"));
     let text = text.max_length(Some(RATE_CHARS_MAX));
     let about = "Quote coin per base coin, greater than 0: a number or a text, every digit kept. At most 20 digits, no exponent.";
     let kinds = [number, text].into_iter().fold(OneOf::builder(), OneOfBuilder::item);

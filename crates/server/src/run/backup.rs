@@ -28,11 +28,15 @@ use crate::config::Config;
 use crate::datadir::DataDir;
 use crate::whole_file::{beside, give_name, still_has_name, sync_folder_of};
 
+mod noted;
 mod restoring;
+pub mod series;
 mod source;
 #[cfg(test)]
 mod tests;
 
+pub use noted::note;
+pub(super) use noted::watch as watch_note;
 pub use restoring::{Restored, restore, restoring_in};
 use source::Source;
 

@@ -19,6 +19,7 @@ mod moving;
 mod no_deployment;
 mod node_settings;
 mod refused_restores;
+mod series;
 mod shared;
 mod shown_once;
 mod sqlite_file;

@@ -39,16 +39,19 @@ pub(super) fn has_lapsed(app: &App, read: &PaymentOrder) -> bool {
 }
 
 /// As whom the back end moves an order that was read so. What it has moved since the backup, a restored deployment does not know, and orders expire
-/// meanwhile: until callbacks are let go, no expiry is noted or told, and what had not expired by the time of the backup may still be moved. So a
-/// payment that was made in time and is lost with the original can be entered again. Such a move rests on it that callbacks are held.
+/// meanwhile: until callbacks are let go, no expiry is noted or told, and what was in the backup and had not expired by its time may still be moved. So a
+/// payment that was made in time and is lost with the original can be entered again. Of an order that was made after the restore nothing is lost. Such a
+/// move rests on it that callbacks are held.
 pub(super) async fn back_end_of(app: &App, read: &PaymentOrder) -> Result<(Mover, Option<Guard>), AppError> {
     if !app.bell.is_paused() || !has_lapsed(app, read) {
         return Ok((Mover::BackEnd, None));
     }
     let held = delivery::held_since(&app.store).await?;
     let backup = app.store.setting(RESTORED_FROM).await?;
-    let is_lost = backup.and_then(|at| parse_rfc3339(&at)).is_some_and(|backup| backup < read.expires_at);
-    let held = held.filter(|_| is_lost).map(|value| Guard::Setting { name: DELIVERY_HELD.to_owned(), value });
+    let is_after = |at: Option<&String>, instant| at.and_then(|at| parse_rfc3339(at)).is_some_and(|at| at < instant);
+    // What is in a backup may be newer than its time, by as long as it took: the restore is later than all of it.
+    let may_be_lost = is_after(backup.as_ref(), read.expires_at) && !is_after(held.as_ref(), read.created_at);
+    let held = held.filter(|_| may_be_lost).map(|value| Guard::Setting { name: DELIVERY_HELD.to_owned(), value });
     Ok((if held.is_some() { Mover::BackEndOfRestored } else { Mover::BackEnd }, held))
 }
 
@@ -229,6 +232,13 @@ mod tests {
             assert_eq!(moved.status, PaymentStatus::Process);
             let moved = to(paid.prepay_id, PaymentStatus::Paid).await.expect("as any other");
             assert_eq!((moved.status, moved.paid_at), (PaymentStatus::Paid, Some(app.clock.now())));
+            app.clock.advance_ms(1);
+            let new = ordered(&app, &of, "after the restore").await.order;
+            app.clock.advance_ms(new.expires_at.0 - app.clock.now().0);
+            let refused = to(new.prepay_id, PaymentStatus::Paid).await.expect_err("the original never had it");
+            assert!(refused.to_string().contains("EXPIRED"), "{refused}");
+            let moved = to(late.prepay_id, PaymentStatus::Process).await.expect("of this one it may have known more");
+            assert_eq!(moved.status, PaymentStatus::Process);
             delivery::release(&app, &|_| None, &nobody()).await.expect("they are let go");
             let refused = to(tried.prepay_id, PaymentStatus::Paid).await.expect_err("from here on it has expired");
             assert!(refused.to_string().contains("EXPIRED"), "{refused}");

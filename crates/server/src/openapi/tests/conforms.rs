@@ -115,6 +115,7 @@ fn holds(word: &str, says: &Value, value: &Value) -> bool {
             Value::Array(kinds) => kinds.iter().any(|kind| is_of(kind, value)),
             kind => is_of(kind, value),
         },
+        "const" => says == value,
         "enum" => says.as_array().expect("a list").contains(value),
         "required" => value.as_object().is_none_or(|fields| {
             says.as_array().expect("a list").iter().all(|name| fields.contains_key(name.as_str().expect("a name")))
