@@ -168,7 +168,7 @@ pub async fn start_in(config: Config, surroundings: Surroundings) -> anyhow::Res
         tasks.start("health listener", serve_health(listener, &config, settings, &desk, ended.clone()));
     }
     tasks.start("dispatcher", dispatcher.run(ended.clone(), silent.clone()));
-    tasks.start("upkeep of meters", keep_small(edge, gate, handle, ended.clone()));
+    tasks.start("upkeep of meters", housekeeping::keep_small(edge, gate, handle, ended.clone()));
     start_upkeep(&mut tasks, &app, &ended);
     tasks.start("note of backups", backup::watch_note(data.clone(), ended.clone()));
     if let Some(renewal) = &certificate {
@@ -455,15 +455,6 @@ async fn note_uses(app: Arc<App>, mut ended: watch::Receiver<bool>) {
         if let Err(error) = uses::note(&app).await {
             app.trouble.met(&format!("uses of secrets and tokens could not be noted, and are counted on: {error}"));
         }
-    }
-}
-
-/// Until the end: keeps meters and budgets small. Beside the above, since a store that hangs must not let strangers fill the memory.
-async fn keep_small(edge: Arc<Edge>, gate: Arc<Gate>, meters: PrometheusHandle, mut ended: watch::Receiver<bool>) {
-    while housekeeping_is_due(&mut ended).await {
-        edge.tidy();
-        gate.tidy();
-        meters.run_upkeep();
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::attempt::{self, Letter};
 use super::faults::Lack;
+use super::lineup::Waited;
 use super::meters::Meters;
 use super::{Dispatcher, Ended, FAULT_MS, RECHECK_MS, SAID_EVERY};
 use crate::app::callers::{CallbackKeys, KnownApplication, LiveKey};
@@ -105,7 +106,7 @@ impl Values {
 }
 
 impl Dispatcher {
-    pub(super) async fn deliver(&self, event: EventRow, fence: Fence) -> Ended {
+    pub(super) async fn deliver(&self, event: EventRow, fence: Fence, waited: Waited) -> Ended {
         // Before all that may change while the store is asked: where the callback goes, who signs it, and what time it is.
         let order = self.must_wait_for(&event, self.app.clock.now()).await;
         let known = self.app.known_application(&event.client_id).await;
@@ -148,7 +149,7 @@ impl Dispatcher {
         if let Some(lack) = report.lack {
             return self.lacking(&event, lack, &report.detail);
         }
-        self.meters.begins(&event, now);
+        self.meters.begins(&event, waited, now);
         self.attempts.fetch_add(1, Ordering::SeqCst);
         self.record(&event, fence, &known, url, (now, report)).await
     }

@@ -18,6 +18,7 @@ use super::health::BreakerState;
 use super::lineup::{Lineup, Turned};
 use super::place_in_lineup::{Allows, EndpointView};
 use super::{Dispatcher, SAID_EVERY, STORE_PAUSE};
+use crate::app::callers::KnownApplication;
 use crate::app::error::AppError;
 use crate::repeated_warning::RepeatedWarning;
 
@@ -45,13 +46,21 @@ impl Dispatcher {
         row.endpoint.schedule.as_ref().unwrap_or(&self.settings.schedule)
     }
 
-    /// Takes up what an application allows, and where its callbacks go.
-    pub(super) fn take_up(&self, lineup: &mut Lineup, row: &ApplicationRow) {
-        let mut url = DefaultHasher::new();
-        row.callback_url.hash(&mut url);
+    /// Takes up what an application allows, and where its callbacks go. Where they do not go out, nothing is known of an endpoint: it would stand among those
+    /// that fail for as long as nobody tries it.
+    pub(super) fn take_up(&self, lineup: &mut Lineup, known: &KnownApplication) {
+        let (row, mut url) = (&known.application, DefaultHasher::new());
+        row.callback_url.as_ref().filter(|_| known.goes_out).hash(&mut url);
         let client_id = row.client_id.as_str();
         if lineup.knows(row.no, client_id, url.finish(), self.allows(row)) {
-            tracing::info!(client_id, "Callbacks of {client_id} go to another URL: its endpoint is tried anew");
+            if known.goes_out {
+                tracing::info!(client_id, "Callbacks of {client_id} go to another URL: its endpoint is tried anew");
+            } else {
+                tracing::info!(
+                    client_id,
+                    "Callbacks of {client_id} do not go out any more: its endpoint is tried anew when they do"
+                );
+            }
         }
     }
 
@@ -82,7 +91,7 @@ impl Dispatcher {
             match self.app.known_application(client_id).await {
                 Ok(Some(known)) => {
                     let lineup = &mut self.pass_state.lock().await.lineup;
-                    self.take_up(lineup, &known.application);
+                    self.take_up(lineup, &known);
                     // What kept it, such as that no secret was live, may be gone.
                     lineup.rouse(known.application.no, self.app.clock.now());
                 }

@@ -161,6 +161,8 @@ pub(super) struct Health {
     vain: u32,
     /// When the last of these was counted.
     vain_at: Option<UnixMillis>,
+    /// When an attempt at it ended badly last.
+    ill_at: Option<UnixMillis>,
     breaker: Breaker,
 }
 
@@ -179,6 +181,7 @@ impl Health {
             taken_at: None,
             vain: 0,
             vain_at: None,
+            ill_at: None,
             breaker: Breaker::Closed,
         }
     }
@@ -236,6 +239,11 @@ impl Health {
     /// Whether the breaker is not closed.
     pub(super) fn is_open(&self) -> bool {
         self.breaker != Breaker::Closed
+    }
+
+    /// Whether it is by itself that what was due then waited: it fails, or recovers and has fewer attempts at once than it might, or has failed since.
+    pub(super) fn has_kept_waiting(&self, due_at: UnixMillis) -> bool {
+        self.is_open() || self.limit < self.most || self.ill_at.is_some_and(|ill_at| due_at <= ill_at)
     }
 
     /// Whether it has been left alone for long, and nobody was there whenever it was tried. One that answers that it has too much to do is there.
@@ -339,6 +347,9 @@ impl Health {
 
     /// An attempt has ended. `next`: when its event is due again. `waiting`: whether more of its events are due.
     pub(super) fn ended(&mut self, sign: Sign, now: UnixMillis, next: Option<UnixMillis>, waiting: bool) {
+        if matches!(sign, Sign::Failed | Sign::Ill | Sign::Bad) {
+            self.ill_at = Some(now);
+        }
         match sign {
             Sign::Good => {
                 self.taken_at = Some(now);

@@ -68,6 +68,23 @@ fn some_bad_ones_in_a_row_open_the_breaker_and_one_probe_goes_after_the_pause() 
 }
 
 #[test]
+fn what_waits_for_an_endpoint_that_fails_or_recovers_waits_for_it_and_not_for_us() {
+    let mut health = Health::new(2);
+    assert!(!health.has_kept_waiting(at(0)), "nothing is known of it");
+    health.ended(Sign::Good, at(100), None, true);
+    assert!(!health.has_kept_waiting(at(0)));
+    bad(&mut health, 10, 1_000);
+    assert!(health.has_kept_waiting(at(5_000)), "it is left alone");
+    health.begins();
+    assert!(health.has_kept_waiting(at(5_000)), "one is under way that decides");
+    health.ended(Sign::Good, at(6_000), None, true);
+    assert!(health.has_kept_waiting(at(6_500)), "it has one attempt at once");
+    health.ended(Sign::Good, at(7_000), None, true);
+    assert!(health.has_kept_waiting(at(1_000)), "this one was due before it failed last");
+    assert!(!health.has_kept_waiting(at(1_001)));
+}
+
+#[test]
 fn the_pause_has_a_bound_and_never_outlasts_the_schedule_of_the_event() {
     let mut health = Health::new(8);
     bad(&mut health, 10, 0);

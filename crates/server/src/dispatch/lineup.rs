@@ -52,10 +52,19 @@ const AWAITED_MAX: usize = 65_536;
 /// What to do next.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Begin this attempt.
-    Begin(Box<EventRow>),
+    /// Begin this attempt. And whether it is by its endpoint that it begins no sooner.
+    Begin(Box<EventRow>, Waited),
     /// Read what is pending, and offer it.
     Read(Portion),
+}
+
+/// What an event that is due has waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// For us, if at all.
+    ForUs,
+    /// For its endpoint, which fails or recovers.
+    ForEndpoint,
 }
 
 /// The breaker of an endpoint has turned.
@@ -142,8 +151,8 @@ impl Lineup {
                 if self.places.get(&application).is_none_or(|place| place.stands != Stands::Queued(class)) {
                     continue;
                 }
-                if let Some(event) = self.consider(application, now) {
-                    return Some(Next::Begin(event));
+                if let Some((event, waited)) = self.consider(application, now) {
+                    return Some(Next::Begin(event, waited));
                 }
             }
         }
@@ -157,7 +166,7 @@ impl Lineup {
     }
 
     /// An application whose turn it is: its next event, or where it stands from here on.
-    fn consider(&mut self, application: ApplicationNo, now: UnixMillis) -> Option<Box<EventRow>> {
+    fn consider(&mut self, application: ApplicationNo, now: UnixMillis) -> Option<(Box<EventRow>, Waited)> {
         let place = self.places.get_mut(&application)?;
         place.stands = Stands::Out;
         match place.consider(now) {
@@ -170,10 +179,11 @@ impl Lineup {
             }
             Considered::Begin(event) => {
                 let held = Held { class: place.health.class(), tenant: place.tenant, event: event.no };
+                let is_kept = event.due_at.is_some_and(|due_at| place.health.has_kept_waiting(due_at));
                 self.ready_bytes = self.ready_bytes.saturating_sub(bytes_of(&event));
                 self.permits.take(held, now);
                 self.line_up(application);
-                return Some(event);
+                return Some((event, if is_kept { Waited::ForEndpoint } else { Waited::ForUs }));
             }
         }
         None

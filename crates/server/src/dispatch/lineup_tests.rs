@@ -80,7 +80,7 @@ impl Bench {
     fn next(&mut self, now: UnixMillis) -> Option<EventRow> {
         loop {
             match self.lineup.next(now)? {
-                Next::Begin(event) => return Some(*event),
+                Next::Begin(event, _) => return Some(*event),
                 Next::Read(Portion { of, known, limit }) => {
                     self.reads += 1;
                     assert!(self.reads < 10_000, "it reads the same again and again");

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Dispatcher;
 use super::attempt::Report;
+use super::lineup::Waited;
 
 const LACKS: &str = "countersign_callback_lacks_total";
 const ATTEMPTS: &str = "countersign_callback_attempts_total";
@@ -71,9 +72,10 @@ impl Meters {
     }
 
     /// An attempt at this event begins.
-    pub(super) fn begins(&self, event: &EventRow, now: UnixMillis) {
-        // How late a repeated one is goes by its endpoint.
-        if let Some(due_at) = event.due_at.filter(|_| event.attempts == 0) {
+    pub(super) fn begins(&self, event: &EventRow, waited: Waited, now: UnixMillis) {
+        // How late a repeated one is goes by its endpoint, and so does a first one at an endpoint that fails or recovers.
+        let is_ours = event.attempts == 0 && waited == Waited::ForUs;
+        if let Some(due_at) = event.due_at.filter(|_| is_ours) {
             let late = Duration::from_millis(u64::try_from(now.0.saturating_sub(due_at.0)).unwrap_or(0));
             self.delay_seconds.get_or_init(|| histogram!(DELAY_SECONDS)).record(late.as_secs_f64());
         }

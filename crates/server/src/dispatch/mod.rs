@@ -88,7 +88,7 @@ use connect::Connector;
 use flight::Flight;
 use health::Sign;
 use leases::{Leases, Terms};
-use lineup::{Bounds, Lineup};
+use lineup::{Bounds, Lineup, Waited};
 
 /// How many authorities https callbacks are checked by: the system's and the extra ones (PEM). Refused where the dispatcher would not start with
 /// them.
@@ -307,10 +307,10 @@ impl Dispatcher {
     }
 
     /// Handles one taken event and reports its end, whatever happens to the task.
-    async fn handle(self: Arc<Self>, event: EventRow, fence: Fence) {
+    async fn handle(self: Arc<Self>, event: EventRow, fence: Fence, waited: Waited) {
         let rest = Ended::Waits { until: self.app.clock.now().plus_ms(FAULT_MS) };
         let mut landing = Landing { dispatcher: &self, flight: Flight::of(&event), ended: rest };
-        landing.ended = self.deliver(event, fence).await;
+        landing.ended = self.deliver(event, fence, waited).await;
     }
 }
 

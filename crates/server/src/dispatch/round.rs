@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::endpoint_settings::tell_turned;
 use super::flight::Flight;
-use super::lineup::Next;
+use super::lineup::{Next, Waited};
 use super::{Dispatcher, Ended, FAULT_MS, LOOK_EVERY, PassState, RECHECK_MS, SAID_EVERY, STORE_PAUSE, WAIT_MIN};
 use crate::app::fresh::Written;
 use crate::repeated_warning::RepeatedWarning;
@@ -152,8 +152,8 @@ impl Dispatcher {
             }
             match pass_state.lineup.next(now) {
                 None => break,
-                Some(Next::Begin(event)) => {
-                    self.begin(&mut pass_state, *event);
+                Some(Next::Begin(event, waited)) => {
+                    self.begin(&mut pass_state, *event, waited);
                     begun += 1;
                 }
                 Some(Next::Read(portion)) => read = self.read(&mut pass_state, portion, now).await,
@@ -186,7 +186,7 @@ impl Dispatcher {
         }
     }
 
-    fn begin(self: &Arc<Self>, pass_state: &mut PassState, event: EventRow) {
+    fn begin(self: &Arc<Self>, pass_state: &mut PassState, event: EventRow, waited: Waited) {
         let flight = Flight::of(&event);
         let lane = Lane::of(event.application);
         let Some(fence) = self.leases.begin_under(lane, pass_state.terms.of(lane), Instant::now()) else {
@@ -198,7 +198,7 @@ impl Dispatcher {
             return;
         };
         // Large, and handed on several times until it runs.
-        pass_state.tasks.spawn(Box::pin(self.clone().handle(event, fence)));
+        pass_state.tasks.spawn(Box::pin(self.clone().handle(event, fence, waited)));
     }
 
     /// Takes what was written a moment ago and handed over. Where that cannot go next, what is owed is read.
@@ -240,7 +240,7 @@ impl Dispatcher {
         for row in rows.iter().filter(|row| last.replace(row.application) != Some(row.application)) {
             // What cannot be read now is told where the event is handled.
             if let Ok(Some(known)) = self.app.known_application(&row.client_id).await {
-                self.take_up(&mut pass_state.lineup, &known.application);
+                self.take_up(&mut pass_state.lineup, &known);
             }
         }
         // It may have taken long: what was read of lanes that were lost meanwhile is another node's.

@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 
 use countersign_domain::time::UnixMillis;
 use countersign_store::{AnyStore, CommitError, Store as _};
+use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::housekeeping_is_due;
+use super::{HOUSEKEEPING_PERIOD, housekeeping_is_due};
 use crate::app::{App, forgotten_nonces, idempotency, noted_tolerance, number_slots, trouble};
+use crate::merchant::Edge;
+use crate::operator::Gate;
 
 /// Nonces are kept this much longer than a request with them could be accepted, against clocks that are set back.
 const NONCE_MARGIN_MS: i64 = 5_000;
@@ -17,6 +20,8 @@ const NONCE_MARGIN_MS: i64 = 5_000;
 const LOOK_UP_PAUSE: Duration = Duration::from_millis(50);
 /// How soon it is tried again to learn which applications there are.
 const LEARN_AGAIN: Duration = Duration::from_secs(1);
+/// A process that did nothing for so long says so.
+const STAND_TOLD: Duration = Duration::from_secs(3);
 /// How often the log says that every request is refused.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
@@ -35,6 +40,35 @@ pub(super) async fn forget_what_is_old(app: Arc<App>, mut ended: watch::Receiver
             _ = ended.wait_for(|ended| *ended) => return,
             () = forget_answers(&app, Instant::now()) => {}
         }
+    }
+}
+
+/// Until the end: keeps meters and budgets small, and says when the process stood still. Beside the others, since a store that hangs must not let strangers fill
+/// the memory.
+pub(super) async fn keep_small(
+    edge: Arc<Edge>,
+    gate: Arc<Gate>,
+    meters: PrometheusHandle,
+    mut ended: watch::Receiver<bool>,
+) {
+    let mut began = Instant::now();
+    while housekeeping_is_due(&mut ended).await {
+        tell_of_stand(began.elapsed().saturating_sub(HOUSEKEEPING_PERIOD));
+        began = Instant::now();
+        edge.tidy();
+        gate.tidy();
+        meters.run_upkeep();
+    }
+}
+
+/// Says that for so long nothing went on in this process.
+fn tell_of_stand(stood: Duration) {
+    if stood >= STAND_TOLD {
+        let stood_s = stood.as_secs();
+        tracing::warn!(
+            stood_s,
+            "This process stood still for {stood_s} s: it was stopped, or had no processor. Whoever called waited, and on a shared database other nodes may have its lanes"
+        );
     }
 }
 

@@ -73,7 +73,13 @@ impl Limits {
         self.unit * 8
     }
 
-    /// How long a writer that gave up on a connection makes no other to the same host, unless that one ends. Doubled with each.
+    /// How long a writer that gave up on a connection makes no other to the same host, unless that one ends: it may have been lost on the way, by a proxy or
+    /// with the process behind it, and the host be well.
+    pub(super) fn retry(self) -> Duration {
+        self.unit
+    }
+
+    /// The same once it gave up on the one that it made then, too: it is the host that keeps commits waiting. Doubled with each.
     pub(super) fn shun(self) -> Duration {
         self.unit * 30
     }

@@ -1,7 +1,7 @@
 //! The connections of one writer: the one it uses, and those it gave up on while the database still owed them an answer.
 //!
 //! Invariant: where a host keeps a writer waiting (its standby is away, it stands still), the connections that this writer leaves behind
-//! there are few: another is made only when the last one has ended, or after a time that doubles with each.
+//! there are few: another is made when the last one has ended, or soon after the first, and from then on after a time that doubles with each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,10 +126,14 @@ impl WriterConnections {
     }
 
     fn patience(&self, host: usize) -> Duration {
-        let others = self.owing.iter().filter(|owing| owing.host == host).count().saturating_sub(1);
-        self.limits()
-            .shun()
-            .saturating_mul(1_u32.checked_shl(u32::try_from(others).unwrap_or(u32::MAX)).unwrap_or(u32::MAX))
+        let there = self.owing.iter().filter(|owing| owing.host == host).count();
+        match there.checked_sub(2).map(u32::try_from) {
+            None => self.limits().retry(),
+            Some(doublings) => {
+                let times = doublings.ok().and_then(|doublings| 1_u32.checked_shl(doublings)).unwrap_or(u32::MAX);
+                self.limits().shun().saturating_mul(times)
+            }
+        }
     }
 }
 
@@ -143,15 +147,15 @@ mod tests {
         let database = Database::new().await;
         let dial = Arc::new(Dial::new(&database.url(), None).expect("an address"));
         let mut connections = WriterConnections::new(dial.clone(), &[]);
-        for lost in 1..=3 {
+        let limits = connections.limits();
+        for (lost, patience) in [(1, limits.retry()), (2, limits.shun()), (3, limits.shun() * 2)] {
             let session = dial.session_elsewhere(&[]).await.expect("a server");
             // It owes an answer when it is given up on, and would for longer than this test takes.
             let asked = session.client().batch_execute("SELECT pg_sleep(600)");
             assert!(timeout(Duration::from_millis(20), asked).await.is_err(), "it sleeps");
             connections.give_up(session);
-            assert_eq!(connections.shunned(), vec![0; lost]);
+            assert_eq!((connections.patience(0), connections.shunned()), (patience, vec![0; lost]));
         }
-        assert_eq!(connections.patience(0), connections.limits().shun() * 4);
         // That one is there says nothing yet; that it has answered a commit does.
         connections.keep(dial.session_elsewhere(&[]).await.expect("a server"));
         assert_eq!(connections.shunned().len(), 3);

@@ -279,6 +279,8 @@ async fn change_merchant(
             app.callers.forget_of(row.tenant, below);
         }
         if turns {
+            // Their endpoints are known no more where callbacks stop.
+            app.bell.change_all();
             app.ring_all();
         }
         match outcome {
