@@ -126,5 +126,7 @@ fn doctor_is_not_ended_by_the_size_limit_of_files() {
     let out =
         Command::new("sh").args(["-c", limited, super::BINARY]).current_dir(place.path("")).output().expect("runs");
     assert!(matches!(out.status.code(), Some(0 | 1)), "{:?}", out.status);
-    assert!(String::from_utf8_lossy(&out.stdout).contains("  schema  "), "it says what it found: {out:?}");
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(said.contains("  schema  "), "it says what it found: {out:?}");
+    assert!(said.contains("fail  data folder  data takes no files"), "a file without content would go: {out:?}");
 }
