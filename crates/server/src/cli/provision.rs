@@ -2,6 +2,7 @@
 
 use clap::{ArgGroup, Subcommand, ValueEnum};
 use hyper::Method;
+use serde::Deserialize;
 
 use super::Usage;
 use super::numbers::{ordinal, whole};
@@ -315,6 +316,17 @@ impl IntoCall for Event {
                 Call::new(Method::POST, format!("/redeliveries/{}/stop", escaped(redelivery_id)))
             }
         })
+    }
+
+    fn notice(&self, answer: &str) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Stands {
+            state: String,
+        }
+        let (Self::Redelivery { redelivery_id } | Self::StopRedelivery { redelivery_id }) = self else { return None };
+        // What is done has sent its events on their way: they may all have died again.
+        let is_over = serde_json::from_str::<Stands>(answer).ok()?.state != "running";
+        is_over.then(|| format!("How its events fared: `countersign event redelivery-outcomes {redelivery_id}`."))
     }
 }
 

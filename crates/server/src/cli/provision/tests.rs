@@ -247,6 +247,20 @@ fn an_update_that_changes_nothing_is_refused() {
 }
 
 #[test]
+fn a_redelivery_that_is_over_names_where_it_is_said_how_its_events_fared() {
+    let notice = |words: &str, state: &str| {
+        let cli = Cli::try_parse_from(["countersign"].into_iter().chain(words.split(' '))).expect("clap takes it");
+        let Command::Event(group) = &cli.command else { panic!("it is an event command") };
+        group.command.notice(&format!(r#"{{"redelivery_id":"rd_1","state":"{state}"}}"#))
+    };
+    let named = Some("How its events fared: `countersign event redelivery-outcomes rd_1`.".to_owned());
+    assert_eq!(notice("event redelivery rd_1", "running"), None);
+    assert_eq!(notice("event redelivery rd_1", "done"), named);
+    assert_eq!(notice("event stop-redelivery rd_1", "stopped"), named);
+    assert_eq!(notice("event redelivery-outcomes rd_1", "done"), None);
+}
+
+#[test]
 fn whoever_ends_a_secret_hears_how_long_the_application_has_one() {
     let notice = |words: &str, answer: &str| {
         let cli = Cli::try_parse_from(std::iter::once("countersign").chain(words.split(' '))).expect(words);
