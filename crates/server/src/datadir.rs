@@ -7,7 +7,7 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
-use countersign_domain::time::{UnixMillis, parse_rfc3339};
+use countersign_domain::time::{UnixMillis, parse_rfc3339, rfc3339};
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
@@ -29,7 +29,7 @@ const MASTER_KEY: &str = "master.key";
 /// Where a node notes which server of a shared database it has served with.
 pub const TIMELINE: &str = "database.timeline";
 /// Where it is noted when the last good backup was begun.
-const BACKUP: &str = "backup.last";
+pub const BACKUP: &str = "backup.last";
 /// As much is written to see whether the disk has room: a file without content needs none.
 const TRIED_BYTES: usize = 4_096;
 /// What we lay into a data folder, or whoever makes a file system, beside the database and journals.
@@ -174,11 +174,7 @@ impl DataDir {
 
     /// Forgets it, where the folder becomes that of another deployment.
     pub fn forget_chain_key(&self) -> Result<(), DataRefused> {
-        let path = self.chain_key_file();
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(io(&path, "cannot be removed")(error)),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        remove(&self.chain_key_file())
     }
 
     /// Where it is noted which server of a shared database took the writes when this node last served.
@@ -209,10 +205,16 @@ impl DataDir {
         file.replace().map_err(io(&path, "cannot be made"))
     }
 
-    /// Notes when a good backup was begun, RFC 3339, in the place of what was noted before. On the disk when this returns.
-    pub fn note_backup(&self, taken_at: &str) -> Result<(), DataRefused> {
+    /// Notes when a good backup was begun, in the place of what was noted before; of several at once, in the end, one. On the disk when this returns.
+    pub fn note_backup(&self, taken_at: UnixMillis) -> Result<(), DataRefused> {
         let path = self.path.join(BACKUP);
-        unfinished(&path, taken_at)?.replace().map_err(io(&path, "cannot be made"))
+        let file = UnfinishedFile::begin_with_others(&path).map_err(io(&path, "cannot be made"))?;
+        written(file, &path, &rfc3339(taken_at))?.replace().map_err(io(&path, "cannot be made"))
+    }
+
+    /// Forgets it, where the folder becomes that of another deployment.
+    pub fn forget_backup(&self) -> Result<(), DataRefused> {
+        remove(&self.path.join(BACKUP))
     }
 
     /// When the last good backup was begun that is noted here.
@@ -420,9 +422,20 @@ fn make_folders(path: &Path, mut sync: impl FnMut(&Path) -> std::io::Result<()>)
     Ok(())
 }
 
+/// Removes a file that need not be there.
+fn remove(path: &Path) -> Result<(), DataRefused> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io(path, "cannot be removed")(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// A line in a file that has no name yet.
 fn unfinished(path: &Path, text: &str) -> Result<UnfinishedFile, DataRefused> {
-    let mut file = UnfinishedFile::begin(path).map_err(io(path, "cannot be made"))?;
+    written(UnfinishedFile::begin(path).map_err(io(path, "cannot be made"))?, path, text)
+}
+
+fn written(mut file: UnfinishedFile, path: &Path, text: &str) -> Result<UnfinishedFile, DataRefused> {
     belong_to_owner_of(path, file.file());
     file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(io(path, "cannot be written"))?;
     Ok(file)

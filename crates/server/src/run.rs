@@ -78,6 +78,8 @@ pub use way_out::{callback_roots, way_out};
 
 /// How often nonces that can no longer be accepted are forgotten, and meters and budgets are tidied.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(5);
+/// How long a connection for health may ask nothing, or not take its answer.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest body of a call of the operator API, in bytes, whatever a merchant may send.
 const OPERATOR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Beyond the drain: for the dispatcher's attempts under way and the store's last commit.
@@ -393,7 +395,8 @@ fn for_operators(config: &Config, settings: ListenSettings, address: SocketAddr)
     ListenSettings { plain_too, connections_max: places, per_address: address_limit(config, places), ..settings }
 }
 
-/// Plain HTTP, and places of its own: who fills it takes none from merchants or operators, nor they from it.
+/// Plain HTTP, and places of its own: who fills it takes none from merchants or operators, nor they from it. Whoever asks nothing or takes no answer does not keep
+/// a place for long.
 fn serve_health(
     listener: TcpListener,
     config: &Config,
@@ -405,7 +408,14 @@ fn serve_health(
     let per_address = || address_limit(config, places);
     let request_limit = Arc::new(RequestLimit::new(places, per_address()));
     let entrance = Entrance { request_limit, sources: Sources::behind(config.trusted_networks()) };
-    let settings = ListenSettings { tls: None, connections_max: places, per_address: per_address(), ..settings };
+    let settings = ListenSettings {
+        tls: None,
+        connections_max: places,
+        per_address: per_address(),
+        head_timeout: settings.head_timeout.min(HEALTH_TIMEOUT),
+        request_timeout: HEALTH_TIMEOUT,
+        ..settings
+    };
     serve_operators(listener, settings, operator::health_router(desk), entrance, ended)
 }
 

@@ -127,8 +127,9 @@ impl Callers {
         }
     }
 
-    /// Forgets the applications of a tenant, or of one of its merchants, after a change of that. Those that were kept are read again beside.
-    pub fn forget_of(&self, tenant: TenantNo, merchant: Option<MerchantNo>) {
+    /// Forgets the applications of a tenant, or of one of its merchants, after a change of that. Those that were kept are read again beside: their ClientIds.
+    pub fn forget_of(&self, tenant: TenantNo, merchant: Option<MerchantNo>) -> Vec<Box<str>> {
+        let mut forgotten = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
             shard.changes += 1;
@@ -137,10 +138,12 @@ impl Callers {
                 let stays = row.tenant != tenant || merchant.is_some_and(|merchant| merchant != row.merchant);
                 if !stays {
                     self.existing.want(client_id);
+                    forgotten.push(client_id.clone());
                 }
                 stays
             });
         }
+        forgotten
     }
 
     /// The bucket of an application, of two seconds' worth: the same one as long as its rate is; none where the rate is 0.

@@ -1,6 +1,7 @@
 //! `backup` and `restore`: a deployment into a file and back, and `delivery`: what a restored one is told before it sends anything.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use super::operator::{Call, IntoCall};
 use super::settings::DataArgs;
 use crate::clock::Clock;
 use crate::datadir::DataDir;
-use crate::run::backup::series::{self, Thinned};
+use crate::run::backup::series::{self, LeftAlone, Thinned};
 use crate::run::backup::{self, Restored, Trailer};
 
 /// Flags of `backup`.
@@ -107,11 +108,8 @@ struct Beside<'a> {
 
 fn say_what_was_written(is_json: bool, file: &Path, trailer: &Trailer, beside: &Beside<'_>) -> anyhow::Result<()> {
     let file = file.display().to_string();
-    let listed = |which: fn(&Thinned) -> &[PathBuf]| {
-        let paths = beside.thinned.map_or(&[][..], which);
-        paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
-    };
-    let (removed, left_alone) = (listed(|thinned| &thinned.removed), listed(|thinned| &thinned.left_alone));
+    let none = Thinned::default();
+    let Thinned { removed, left_alone } = beside.thinned.unwrap_or(&none);
     let not_noted = beside.not_noted.as_deref();
     if is_json {
         let said = json!({
@@ -122,17 +120,20 @@ fn say_what_was_written(is_json: bool, file: &Path, trailer: &Trailer, beside: &
     let not_noted = not_noted.map_or(String::new(), |why| {
         format!("The data folder does not tell of it, so `/metrics` and `doctor` do not know it: {why}.\n")
     });
-    let others =
-        |what: &str, of: &[String]| if of.is_empty() { String::new() } else { format!("{what}: {}.\n", of.join(", ")) };
+    let mut others = String::new();
+    for file in removed {
+        let _ = writeln!(others, "Removed {}.", file.display());
+    }
+    for LeftAlone { file, why } in left_alone {
+        let _ = writeln!(others, "Left {} alone, which does not count: {why}.", file.display());
+    }
     super::say(&format!(
         "Wrote {file}: {} bytes, SHA-256 {}.\n\
-         The master key ({}) is not in it: keep it in another place.\n{}{}{}{not_noted}",
+         The master key ({}) is not in it: keep it in another place.\n{}{others}{not_noted}",
         trailer.bytes,
         trailer.sha256,
         trailer.master_key_id,
         unfinished_rewrap(&trailer.other_master_key_ids),
-        others("Removed older backups", &removed),
-        others("Left alone, since they are broken, not readable, or under another master key", &left_alone),
     ))
 }
 

@@ -83,7 +83,7 @@ pub enum Command {
     Backup(backup::BackupArgs),
     /// Make a deployment of a backup: verified, and with callbacks held until `delivery release`
     ///
-    /// The data folder must be new, or hold at most a master.key and what a node notes there: node.id, audit.chain, database.timeline, lock. With
+    /// The data folder must be new, or hold at most a master.key and what a node notes there: node.id, audit.chain, database.timeline, backup.last, lock. With
     /// --database-url the database must be empty, too.
     Restore(backup::RestoreArgs),
     /// Delivery of callbacks as a whole: held after a restore

@@ -161,8 +161,10 @@ pub(super) struct Health {
     vain: u32,
     /// When the last of these was counted.
     vain_at: Option<UnixMillis>,
-    /// When an attempt at it ended badly last.
-    ill_at: Option<UnixMillis>,
+    /// Whether something waits for fewer attempts at once than it might have, or for one that decides.
+    keeps: bool,
+    /// Until when it kept something waiting last.
+    kept_until: Option<UnixMillis>,
     breaker: Breaker,
 }
 
@@ -181,7 +183,8 @@ impl Health {
             taken_at: None,
             vain: 0,
             vain_at: None,
-            ill_at: None,
+            keeps: false,
+            kept_until: None,
             breaker: Breaker::Closed,
         }
     }
@@ -241,9 +244,10 @@ impl Health {
         self.breaker != Breaker::Closed
     }
 
-    /// Whether it is by itself that what was due then waited: it fails, or recovers and has fewer attempts at once than it might, or has failed since.
-    pub(super) fn has_kept_waiting(&self, due_at: UnixMillis) -> bool {
-        self.is_open() || self.limit < self.most || self.ill_at.is_some_and(|ill_at| due_at <= ill_at)
+    /// Whether it is by itself that what was due then has waited: it was left alone meanwhile, or had fewer attempts at once than it might. An instant to come was
+    /// noted by a clock that was ahead.
+    pub(super) fn has_kept_waiting(&self, due_at: UnixMillis, now: UnixMillis) -> bool {
+        self.kept_until.is_some_and(|kept_until| (due_at..=now).contains(&kept_until))
     }
 
     /// Whether it has been left alone for long, and nobody was there whenever it was tried. One that answers that it has too much to do is there.
@@ -276,15 +280,20 @@ impl Health {
 
     /// Whether an attempt may begin beside so many, of which some are slow. Where it takes others, those do not use up what it may have by now, only
     /// what it may have at the most.
-    pub(super) fn may(&self, in_flight: usize, slow: usize, now: UnixMillis) -> May {
+    pub(super) fn may(&mut self, in_flight: usize, slow: usize, now: UnixMillis) -> May {
         let may = match self.breaker {
-            Breaker::Open { until, .. } if rests(until, now) => return May::At(until),
+            Breaker::Open { until, .. } if rests(until, now) => {
+                self.kept_until = Some(until);
+                return May::At(until);
+            }
             Breaker::Open { .. } | Breaker::HalfOpen { .. } => in_flight == 0,
             Breaker::Closed => {
                 let slow = if self.takes_others(now) { slow } else { 0 };
                 in_flight < self.most && in_flight.saturating_sub(slow) < self.limit
             }
         };
+        // At the most that it may have it is the settings that keep something waiting.
+        self.keeps |= !may && in_flight < self.most;
         if may { May::Begin } else { May::WhenLanded }
     }
 
@@ -347,8 +356,8 @@ impl Health {
 
     /// An attempt has ended. `next`: when its event is due again. `waiting`: whether more of its events are due.
     pub(super) fn ended(&mut self, sign: Sign, now: UnixMillis, next: Option<UnixMillis>, waiting: bool) {
-        if matches!(sign, Sign::Failed | Sign::Ill | Sign::Bad) {
-            self.ill_at = Some(now);
+        if std::mem::take(&mut self.keeps) {
+            self.kept_until = Some(now);
         }
         match sign {
             Sign::Good => {

@@ -68,20 +68,27 @@ fn some_bad_ones_in_a_row_open_the_breaker_and_one_probe_goes_after_the_pause() 
 }
 
 #[test]
-fn what_waits_for_an_endpoint_that_fails_or_recovers_waits_for_it_and_not_for_us() {
+fn what_an_endpoint_that_fails_or_recovers_keeps_waiting_waits_for_it_and_not_for_us() {
     let mut health = Health::new(2);
-    assert!(!health.has_kept_waiting(at(0)), "nothing is known of it");
+    assert_eq!(health.may(2, 0, at(0)), May::WhenLanded);
     health.ended(Sign::Good, at(100), None, true);
-    assert!(!health.has_kept_waiting(at(0)));
+    assert!(!health.has_kept_waiting(at(0), at(100)), "as many as the settings let it have");
     bad(&mut health, 10, 1_000);
-    assert!(health.has_kept_waiting(at(5_000)), "it is left alone");
+    assert!(!health.has_kept_waiting(at(0), at(1_000)), "what it fails has not waited for it");
+    assert_eq!(health.may(0, 0, at(1_000)), May::At(at(2_000)));
+    assert!(health.has_kept_waiting(at(1_500), at(2_000)), "it was left alone");
+    assert!(!health.has_kept_waiting(at(2_001), at(3_000)), "this one was due later: something else keeps it");
+    assert!(!health.has_kept_waiting(at(1_500), at(1_900)), "an instant to come says nothing");
     health.begins();
-    assert!(health.has_kept_waiting(at(5_000)), "one is under way that decides");
+    assert_eq!(health.may(1, 0, at(2_000)), May::WhenLanded);
     health.ended(Sign::Good, at(6_000), None, true);
-    assert!(health.has_kept_waiting(at(6_500)), "it has one attempt at once");
+    assert!(health.has_kept_waiting(at(5_000), at(6_000)), "one was under way that decided");
+    assert_eq!(health.may(1, 0, at(6_100)), May::WhenLanded);
     health.ended(Sign::Good, at(7_000), None, true);
-    assert!(health.has_kept_waiting(at(1_000)), "this one was due before it failed last");
-    assert!(!health.has_kept_waiting(at(1_001)));
+    assert!(health.has_kept_waiting(at(6_500), at(7_000)), "it had one attempt at once");
+    assert_eq!(health.may(1, 0, at(7_100)), May::Begin, "and has two by now");
+    health.ended(Sign::Bad, at(9_000), None, true);
+    assert!(!health.has_kept_waiting(at(8_000), at(9_000)), "that one failed kept nothing waiting");
 }
 
 #[test]

@@ -179,7 +179,7 @@ impl Lineup {
             }
             Considered::Begin(event) => {
                 let held = Held { class: place.health.class(), tenant: place.tenant, event: event.no };
-                let is_kept = event.due_at.is_some_and(|due_at| place.health.has_kept_waiting(due_at));
+                let is_kept = event.due_at.is_some_and(|due_at| place.health.has_kept_waiting(due_at, now));
                 self.ready_bytes = self.ready_bytes.saturating_sub(bytes_of(&event));
                 self.permits.take(held, now);
                 self.line_up(application);

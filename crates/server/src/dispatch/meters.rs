@@ -56,6 +56,8 @@ impl Meters {
     /// Says what is counted here.
     pub(super) fn describe() {
         describe_counter!(ATTEMPTS, "Attempts to deliver callbacks by outcome");
+        // There from the start, as below.
+        counter!(ATTEMPTS, "outcome" => Outcome::Delivered.name()).increment(0);
         describe_counter!(
             LACKS,
             "Attempts that were not made, since this node lacked a file, memory, an address or port of its own, a place for a look-up, or its proxy"
@@ -73,7 +75,7 @@ impl Meters {
 
     /// An attempt at this event begins.
     pub(super) fn begins(&self, event: &EventRow, waited: Waited, now: UnixMillis) {
-        // How late a repeated one is goes by its endpoint, and so does a first one at an endpoint that fails or recovers.
+        // How late a repeated one is goes by its endpoint, and so is a first one that its endpoint kept waiting.
         let is_ours = event.attempts == 0 && waited == Waited::ForUs;
         if let Some(due_at) = event.due_at.filter(|_| is_ours) {
             let late = Duration::from_millis(u64::try_from(now.0.saturating_sub(due_at.0)).unwrap_or(0));

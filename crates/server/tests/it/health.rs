@@ -77,7 +77,6 @@ fn whoever_fills_it_takes_no_place_from_merchants_or_operators() {
     let mut held = Vec::new();
     for _ in 0..4 * PLACES {
         let mut stream = TcpStream::connect(&health).expect("the system takes it");
-        // More is to come: nobody may close it to make room.
         write!(stream, "GET /readyz HTTP/1.1\r\n").expect("is sent");
         held.push(stream);
     }

@@ -33,6 +33,17 @@ fn in_series(place: &Place) -> Vec<String> {
     names
 }
 
+/// What `backup --into series --keep KEEP` says of other files: those that it removed, and those that it left alone with why.
+fn thinned(place: &Place, keep: &str) -> (String, Vec<String>, Vec<(String, String)>) {
+    let (said, _) = place.ends(&["backup", "--into", "series", "--keep", keep, "--data", "data", "--json"], 0);
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    let name = |path: &Value| path.as_str().expect("a path").replace("series/", "");
+    let removed = said["removed"].as_array().expect("a list").iter().map(name).collect();
+    let left_alone = said["left_alone"].as_array().expect("a list").iter();
+    let left_alone = left_alone.map(|left| (name(&left["file"]), name(&left["why"]))).collect();
+    (name(&said["file"]), removed, left_alone)
+}
+
 #[test]
 fn good_backups_that_are_older_go_and_whatever_else_is_there_stays() {
     let place = with_backups(&[1, 2, 3, 4, 5]);
@@ -42,25 +53,76 @@ fn good_backups_that_are_older_go_and_whatever_else_is_there_stays() {
     fs::write(place.path(&format!("series/{}", named(7))), "no backup").expect("written");
     fs::write(place.path("series/countersign-latest.backup"), "by hand").expect("written");
     symlink(place.path(&format!("series/{}", named(1))), place.path(&format!("series/{}", named(8)))).expect("linked");
+    // By a clock that was ahead.
+    let ahead = "countersign-2999-01-01T00-00-00Z.backup";
+    place.ends(&["backup", &format!("series/{ahead}"), "--data", "data"], 0);
 
-    let (said, _) = place.ends(&["backup", "--into", "series", "--keep", "3", "--data", "data", "--json"], 0);
-    let said: Value = serde_json::from_str(&said).expect("JSON");
-    let listed = |name: &str| -> Vec<String> {
-        let paths = said[name].as_array().expect("a list");
-        paths.iter().map(|path| path.as_str().expect("a path").replace("series/", "")).collect()
-    };
-    assert_eq!(listed("removed"), [named(3), named(2), named(1)], "with the new one there are three");
-    assert_eq!(listed("left_alone"), [named(7), named(6)]);
-    let new = said["file"].as_str().expect("a path").replace("series/", "");
-    let mut left =
-        vec![named(4), named(5), named(6), named(7), named(8), "countersign-latest.backup".to_owned(), new.clone()];
+    let (new, removed, left_alone) = thinned(&place, "3");
+    assert_eq!(removed, [named(3), named(2), named(1)], "with the new one there are three");
+    let why = |name: &str| left_alone.iter().find(|(file, _)| file == name).map(|(_, why)| why.as_str());
+    assert_eq!(left_alone.len(), 3, "{left_alone:?}");
+    assert!(why(ahead).is_some_and(|why| why.starts_with("its name is later")), "{left_alone:?}");
+    assert_eq!(why(&named(7)), Some("it is no backup that can be read"));
+    assert_eq!(why(&named(6)), Some("it is under another master key"));
+    let mut left = [4, 5, 6, 7, 8].map(named).to_vec();
+    left.extend([ahead, "countersign-latest.backup", "countersign.lock", &new].map(str::to_owned));
     left.sort();
     assert_eq!(in_series(&place), left);
     assert_eq!(mode(&place.path(&format!("series/{new}"))), 0o600);
     if !place.has_database() {
         let (file, key) = (format!("series/{new}"), "data/master.key");
+        // A node's folder, as where its database was lost.
+        fs::create_dir(place.path("again")).expect("made");
+        fs::write(place.path("again/backup.last"), "2026-01-05T03:17:00.000Z\n").expect("written");
         place.ends(&["restore", &file, "--data", "again", "--master-key", key], 0);
+        assert!(!place.path("again/backup.last").exists(), "of what was restored no backup is known");
     }
+}
+
+#[test]
+fn a_backup_that_is_no_longer_what_was_written_does_not_count() {
+    let place = with_backups(&[1, 2, 3]);
+    let newest = place.path(&format!("series/{}", named(3)));
+    let mut bytes = fs::read(&newest).expect("reads");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&newest, bytes).expect("written");
+    let (_, removed, left_alone) = thinned(&place, "2");
+    assert_eq!(removed, [named(1)], "the one before it stays in its place");
+    assert_eq!(left_alone, [(named(3), "it is not what was written".to_owned())]);
+}
+
+#[test]
+fn what_a_backup_that_was_cut_off_has_left_is_cleared_away_and_one_under_way_is_not() {
+    let place = with_backups(&[1]);
+    let left = |day: u32, what: &str| place.path(&format!("series/{}.{what}", named(day)));
+    for what in ["unfinished", "unfinished-wal", "lock"] {
+        fs::write(left(2, what), "half").expect("written");
+        fs::write(left(3, what), "half").expect("written");
+    }
+    let under_way = fs::File::open(left(3, "lock")).expect("opens");
+    under_way.lock().expect("is taken");
+    let (new, removed, left_alone) = thinned(&place, "1");
+    assert_eq!((removed.len(), left_alone), (2, Vec::new()));
+    assert!(removed.contains(&named(1)) && removed.contains(&format!("{}.unfinished", named(2))), "{removed:?}");
+    let under_way = ["lock", "unfinished", "unfinished-wal"].map(|what| format!("{}.{what}", named(3)));
+    let mut stay: Vec<String> = under_way.into_iter().chain(["countersign.lock".to_owned(), new]).collect();
+    stay.sort();
+    assert_eq!(in_series(&place), stay);
+}
+
+#[test]
+fn of_backups_at_once_the_newest_stays_whatever_the_others_remove() {
+    let place = with_backups(&[1, 2]);
+    let words = ["backup", "--into", "series", "--keep", "1", "--data", "data"];
+    let running: Vec<_> = (0..4).map(|_| place.command(&words).spawn().expect("the binary starts")).collect();
+    let ended = running.into_iter().map(|mut child| child.wait().expect("it ends").code());
+    // Two of one second may meet at one name: then one is refused.
+    assert!(ended.filter(|code| *code == Some(0)).count() > 0, "one went well");
+    let names = in_series(&place);
+    let newest = names.iter().rfind(|name| name.ends_with("Z.backup")).unwrap_or_else(|| panic!("none: {names:?}"));
+    assert!(*newest > named(2), "{names:?}");
+    assert!(!names.contains(&named(1)) && !names.contains(&named(2)), "{names:?}");
 }
 
 #[test]
@@ -94,7 +156,7 @@ fn a_broken_backup_takes_the_place_of_none_and_is_not_noted() {
     place.tamper(Tampering::Dangle(1));
     let (_, refused) = place.ends(&["backup", "--into", "series", "--keep", "1", "--data", "data"], 1);
     assert!(refused.contains("`restore` refuses it"), "{refused}");
-    assert_eq!(in_series(&place).len(), 3, "the good ones stay");
+    assert_eq!(in_series(&place).len(), 3, "the good ones stay, and nothing was locked");
     assert_eq!(noted(), before);
 }
 

@@ -275,12 +275,12 @@ async fn change_merchant(
         writes.extend(kept(keep, &row));
         let outcome = app.store.commit(actor.batch(writes)).await;
         // Whatever became of it: what is kept in memory may be old now, and deliveries that waited may be able to go.
-        if reads {
-            app.callers.forget_of(row.tenant, below);
-        }
+        let forgotten = if reads { app.callers.forget_of(row.tenant, below) } else { Vec::new() };
         if turns {
             // Their endpoints are known no more where callbacks stop.
-            app.bell.change_all();
+            for client_id in &forgotten {
+                app.bell.change(client_id);
+            }
             app.ring_all();
         }
         match outcome {

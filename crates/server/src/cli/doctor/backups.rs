@@ -39,7 +39,7 @@ mod tests {
             findings.text()
         };
         assert!(said(0).starts_with("ok    backup       none is noted"), "{}", said(0));
-        data.note_backup("1970-01-02T00:00:00.000Z").expect("it is noted");
+        data.note_backup(UnixMillis(DAY_MS)).expect("it is noted");
         assert!(said(8 * DAY_MS).starts_with("ok    backup       the last good one"), "{}", said(8 * DAY_MS));
         assert!(said(9 * DAY_MS).contains("begun at 1970-01-02T00:00:00.000Z, 8 days ago"), "{}", said(9 * DAY_MS));
         assert!(said(9 * DAY_MS).starts_with("warn"), "{}", said(9 * DAY_MS));

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use countersign_domain::time::UnixMillis;
+use countersign_domain::time::{UnixMillis, parse_rfc3339};
 use metrics::gauge;
 use tokio::sync::watch;
 
 use super::Trailer;
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::datadir::{DataDir, DataRefused};
 use crate::meters::LAST_BACKUP;
@@ -18,10 +19,14 @@ const LOOKED_AT_EVERY: Duration = Duration::from_secs(60);
 /// a shared database.
 pub fn note(config: &Config, trailer: &Trailer) -> Result<(), DataRefused> {
     let data = DataDir::named(&config.data);
-    if trailer.broken.is_some() || !data.path().is_dir() {
-        return Ok(());
+    let taken_at = parse_rfc3339(&trailer.taken_at).filter(|_| trailer.broken.is_none() && data.path().is_dir());
+    let Some(taken_at) = taken_at else { return Ok(()) };
+    // One that was begun later may have ended sooner. An instant to come was noted by a clock that was ahead.
+    let is_newest = |noted: UnixMillis| noted <= taken_at || noted > Clock::System.now();
+    match data.backup_noted() {
+        Ok(Some(noted)) if !is_newest(noted) => Ok(()),
+        Ok(_) | Err(_) => data.note_backup(taken_at),
     }
-    data.note_backup(&trailer.taken_at)
 }
 
 /// Keeps the gauge, until the end.

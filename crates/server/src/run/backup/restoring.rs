@@ -25,7 +25,7 @@ use crate::app::restored::{RESTORED_AT, RESTORED_FROM};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::datadir::{DataDir, TIMELINE};
+use crate::datadir::{BACKUP, DataDir, TIMELINE};
 use crate::keys;
 use crate::run::{Database, cause, postgres_cannot_be_used, postgres_options, sqlite_options};
 use crate::vault::Vault;
@@ -88,6 +88,7 @@ async fn restore_into(config: &Config, data: &DataDir, from: &Source, trailer: T
         ready.map_err(|error| if goes_on { work.unless_damaged(error) } else { error })?;
     // Of a deployment that was in this folder before.
     data.forget_chain_key()?;
+    data.forget_backup()?;
     let (place, refused_through, is_held) = match database {
         Database::Sqlite => {
             let horizon = give_name(&work.copy, &data.database(), tolerance_ms, &mut || Clock::System.now())?;
@@ -382,12 +383,13 @@ fn may_restore(config: &Config, data: &DataDir, trailer: &Trailer) -> anyhow::Re
     let entries = std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
     for entry in entries {
         let name = entry?.file_name();
-        let may_stay =
-            ["master.key", "lock", FOLDER, "node.id", "audit.chain", TIMELINE].iter().any(|known| name == **known);
+        let may_stay = ["master.key", "lock", FOLDER, "node.id", "audit.chain", TIMELINE, BACKUP]
+            .iter()
+            .any(|known| name == **known);
         ensure!(
             may_stay,
             "{} is not empty ({} is in it): restore into a folder of its own, with at most a master.key in it and what a node notes there (node.id, \
-             audit.chain, database.timeline, lock)",
+             audit.chain, database.timeline, backup.last, lock)",
             folder.display(),
             name.to_string_lossy()
         );
