@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,6 +11,7 @@ use countersign_domain::time::rfc3339;
 use hyper::Method;
 use serde_json::json;
 
+use super::numbers::ordinal;
 use super::operator::{Call, IntoCall};
 use super::settings::DataArgs;
 use crate::clock::Clock;
@@ -29,8 +29,8 @@ pub struct BackupArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "file")]
     pub into: Option<PathBuf>,
     /// Keep so many good backups in that folder, this one among them, and remove older ones
-    #[arg(long, value_name = "N", requires = "into", conflicts_with = "file")]
-    pub keep: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", requires = "into", conflicts_with = "file", allow_negative_numbers = true, value_parser = ordinal)]
+    pub keep: Option<u32>,
     /// Where the data is.
     #[command(flatten)]
     pub data: DataArgs,

@@ -74,6 +74,8 @@ mod tests {
                 "listen --forward u --after 9223372036854775808",
                 "a whole number from 0 to 9223372036854775807 is wanted",
             ),
+            ("backup --into f --keep 0", "a number is wanted: 1, 2, ..."),
+            ("backup --into f --keep -1", "a number is wanted: 1, 2, ..."),
             ("secret rotate c --overlap-s x", "a whole number is wanted"),
             ("certify u --timeout x", "a number of seconds from 1 to 60 is wanted"),
             ("certify u --timeout 0", "a number of seconds from 1 to 60 is wanted"),

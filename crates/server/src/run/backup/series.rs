@@ -5,7 +5,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind};
-use std::num::NonZeroUsize;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -66,8 +65,8 @@ pub struct LeftAlone {
     pub why: &'static str,
 }
 
-/// Keeps `keep` good backups of the folder, of which `made` is one, and removes the good ones that are older. Nothing is removed for a broken one.
-pub fn thin(folder: &Path, made: &Path, of_made: &Trailer, keep: NonZeroUsize) -> anyhow::Result<Thinned> {
+/// Keeps `keep` good backups of the folder, of which `made` is one in any case, and removes the good ones that are older. Nothing is removed for a broken one.
+pub fn thin(folder: &Path, made: &Path, of_made: &Trailer, keep: u32) -> anyhow::Result<Thinned> {
     let mut thinned = Thinned::default();
     if of_made.broken.is_some() || of_made.master_key_id.is_empty() {
         return Ok(thinned);
@@ -86,7 +85,7 @@ pub fn thin(folder: &Path, made: &Path, of_made: &Trailer, keep: NonZeroUsize) -
     for file in others {
         match why_left(&file, made, of_made) {
             Err(why) => thinned.left_alone.push(LeftAlone { file, why }),
-            Ok(of_file) if good < keep.get() => {
+            Ok(of_file) if good < keep => {
                 // Read whole, a day after it was written: it is what is left if the new one should be no good.
                 if is_proved || is_whole(&file, &of_file) {
                     (good, is_proved) = (good + 1, true);
