@@ -215,18 +215,9 @@ impl NameLock {
         let path = beside(to, "lock")?;
         let unusable = || format!("{} cannot be locked", path.display());
         loop {
-            // What stands in its place and leads elsewhere would have root make a file there.
-            let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-            let opened = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .mode(FILE_MODE)
-                .custom_flags(no_link)
-                .open(&path);
             let cannot_be_made = || format!("{} cannot be made", to.display());
-            let file =
-                opened.with_context(|| if path.symlink_metadata().is_ok() { unusable() } else { cannot_be_made() })?;
+            let file = open_lock(&path)
+                .with_context(|| if path.symlink_metadata().is_ok() { unusable() } else { cannot_be_made() })?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -240,6 +231,13 @@ impl NameLock {
             }
         }
     }
+}
+
+/// Opens a file that is there to be locked, or makes it.
+fn open_lock(path: &Path) -> std::io::Result<File> {
+    // What stands in its place and leads elsewhere would have root make a file there.
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).custom_flags(no_link).open(path)
 }
 
 impl Drop for NameLock {

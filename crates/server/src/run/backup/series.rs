@@ -3,17 +3,15 @@
 //! Invariant: what is removed says of itself that it is a good backup under this master key, is older than the new one, and older than as many good ones as
 //! are to be kept beside that; and the newest of those has been read whole. One process at a time removes.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufReader, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use countersign_domain::time::{UnixMillis, rfc3339};
-use rustix::fs::OFlags;
 use serde::Serialize;
 
-use super::{FILE_MODE, NameLock, Trailer, read_trailer, remove, sum};
+use super::{NameLock, Trailer, open_lock, read_trailer, remove, sum};
 use crate::whole_file::beside;
 
 const PREFIX: &str = "countersign-";
@@ -112,10 +110,7 @@ pub fn thin(folder: &Path, made: &Path, of_made: &Trailer, keep: u32) -> anyhow:
 /// The folder is this process's to remove files in until the file is dropped.
 fn alone_in(folder: &Path) -> anyhow::Result<File> {
     let path = folder.join(LOCK);
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    let opened =
-        OpenOptions::new().create(true).truncate(false).write(true).mode(FILE_MODE).custom_flags(no_link).open(&path);
-    let file = opened.and_then(|file| file.lock().map(|()| file));
+    let file = open_lock(&path).and_then(|file| file.lock().map(|()| file));
     file.with_context(|| format!("{} cannot be locked", path.display()))
 }
 
